@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import time
+from pathlib import Path
 
 from lvq_kafka import TEXT, LastValueQueue, Limits, Ttl
 from lvq_kafka.core.queue.history import NOTICE
 from lvq_kafka.errors import ConfigError, QueueFull
 from lvq_kafka.kafka import KafkaCluster
+from lvq_kafka.testing.brokers import ProvidedBroker
+from tests.integration.test_cli import Shell
 from tests.waiting import eventually
 
 PATIENCE = 90.0
@@ -58,3 +62,28 @@ def test_r39_a_queue_is_altered_under_those_who_use_it(kafka_cluster: KafkaClust
                 return False
 
             eventually(is_full, PATIENCE)
+
+
+def test_r39_settings_and_the_file_of_a_broker_alter_queues_in_the_shell(
+    broker: ProvidedBroker, topic_name: str, tmp_path: Path
+) -> None:
+    shell = Shell(broker.bootstrap_servers)
+    file = tmp_path / "queue.json"
+    attributes = {"name": topic_name, "type": "lvq"}
+    file.write_text(json.dumps(attributes | {"maximumDeliveryAttempts": 5}))
+    shell.run("settings", "set", topic_name, "-o", "default-last-value-key=ticker", "-o", "max-expiry-delay=60000")
+    try:
+        (row,) = shell.rows("declare", "--from", str(file))
+        assert row["outcome"] == "new"
+        settings = ("settings", "set", topic_name, "-o", "default-last-value-key=ticker", "-o", "max-expiry-delay=9000")
+        (row,) = shell.rows(*settings, "--apply")
+        ttl = {"before": {"maximum_ms": 60_000}, "after": {"maximum_ms": 9000}}
+        assert row["queues"] == [{"queue": topic_name, "changes": {"ttl": ttl}, "error": None}]
+        file.write_text(json.dumps(attributes | {"maximumDeliveryAttempts": 7}))
+        assert shell.rows("declare", "--from", str(file), code=4)[0]["outcome"] == "differs"
+        assert shell.rows("declare", "--from", str(file), "--apply")[0]["outcome"] == "changed"
+        assert shell.rows("declare", "--from", str(file))[0]["outcome"] == "same"
+        with LastValueQueue.open(topic_name, bootstrap_servers=broker.bootstrap_servers) as queue:
+            assert (queue.newest().ttl, queue.newest().max_deliveries) == (Ttl(maximum=9.0), 7)
+    finally:
+        shell.run("settings", "delete", topic_name)
