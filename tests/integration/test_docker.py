@@ -261,7 +261,11 @@ def test_g10_a_consumer_outlives_the_coordinator_of_its_group_and_no_ack_is_lost
                 # An ack is durable within milliseconds, so wait for one that cannot be committed now.
                 eventually(lambda: take_one() or len(taken) > len(durable), 60)
                 assert len(durable) < count, "nothing is at stake"
-                eventually(take_one, 150)
+                try:
+                    eventually(take_one, 150)
+                except AssertionError as error:
+                    error.add_note(f"the consumer says {consumer.stats!r}")
+                    raise
         assert set(taken) == {str(number) for number in range(count)}
         assert queue.stats().depth == 0
 
