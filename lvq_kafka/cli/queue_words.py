@@ -9,7 +9,7 @@ from lvq_kafka.core.text.quoting import brief
 from lvq_kafka.core.text.wording import BARE, Mention
 from lvq_kafka.declared.registry import value_in_words
 
-__all__ = ["by_name", "changes_in_words", "key_in_words", "options_in_words"]
+__all__ = ["by_name", "changes_by_name", "changes_in_words", "key_in_words", "options_in_words"]
 
 
 def by_name(mention: Mention) -> str:
@@ -31,6 +31,11 @@ def options_in_words(options: Mapping[str, object]) -> str:
     """Return options as people read them: ``max-ttl=60, last-value=true``."""
     told = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
     return ", ".join(f"{brief(name)}={brief(value)}" for name, value in told.items())
+
+
+def changes_by_name(before: QueueDefinition, after: QueueDefinition) -> dict[str, dict[str, object]]:
+    """Return what differs as programs read it: the values before and after, by option."""
+    return {option: {"before": was, "after": now} for option, (was, now) in before.differences(after).items()}
 
 
 def changes_in_words(before: QueueDefinition, after: QueueDefinition) -> list[str]:

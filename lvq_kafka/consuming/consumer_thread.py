@@ -256,7 +256,7 @@ class ConsumerThread:
     def _has_lapsed(self) -> bool:
         """True if an alteration may hold that this membership does not keep to.
 
-        That is so even if it is known by now: where a process or a machine was frozen, the watch may wake up first.
+        It stays true once that is known: after a freeze of the process or the machine, the watch may wake up first.
         """
         watch = self._watch
         return watch is not None and (watch.lapses != self._lapses or self._shared.clock() >= watch.sure_until)

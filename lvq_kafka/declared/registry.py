@@ -220,23 +220,17 @@ class Registry:
         except QueueNotDeclared:
             self._append(name, None, key=key)  # else it would be one of the next queue of that name
             raise
-        if after.revisions[0] != before.revisions[0]:
-            self._append(name, None, key=key)
-            raise QueueMismatch(
-                f"The queue {name} was dropped at the same time, and declared otherwise.",
-                queue=name,
-                differences=before.newest.differences(after.newest),
-                hint="Look at it, and alter it again if that is still what you want.",
-            )
-        if not after.has(own_id):
-            self._append(name, None, key=key)
-            raise QueueMismatch(
-                f"The queue {name} was altered at the same time by someone else, whose alteration came first.",
-                queue=name,
-                differences=before.newest.differences(after.newest),
-                hint="Look at it, and alter it again if that is still what you want.",
-            )
-        return after
+        is_same = after.revisions[0] == before.revisions[0]
+        if is_same and after.has(own_id):
+            return after
+        self._append(name, None, key=key)
+        what = "altered at the same time by someone else, whose alteration came first"
+        raise QueueMismatch(
+            f"The queue {name} was {what if is_same else 'dropped at the same time, and declared otherwise'}.",
+            queue=name,
+            differences=before.newest.differences(after.newest),
+            hint="Look at it, and alter it again if that is still what you want.",
+        )
 
     def _forget_alterations(self, table: NewestRecords, name: str) -> None:
         for record in _records(table, name):

@@ -11,7 +11,7 @@ from lvq_kafka.cli.commands.queues import finding_row, seconds_option
 from lvq_kafka.cli.common_options import WholeNumber, command, pair
 from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation
-from lvq_kafka.cli.queue_words import changes_in_words
+from lvq_kafka.cli.queue_words import changes_by_name, changes_in_words
 from lvq_kafka.core.queue.altering import ALTERABLE, UNSETTABLE, altered, changes_by_option
 from lvq_kafka.core.queue.definition import KeylessPolicy, QueueDefinition
 from lvq_kafka.core.queue.limits import OverflowPolicy
@@ -118,11 +118,10 @@ def alter(
 
 
 def _row(before: QueueDefinition, alteration: Alteration, *, dry_run: bool) -> dict[str, object]:
-    differences = before.differences(alteration.definition)
     return {
         "queue": before.name,
         "since": None if alteration.since is None else _time(alteration.since),
-        "changes": {option: {"before": was, "after": becomes} for option, (was, becomes) in differences.items()},
+        "changes": changes_by_name(before, alteration.definition),
         "dry_run": dry_run,
         "findings": [finding_row(finding) for finding in alteration.findings],
         "reconciled": [finding_row(finding) for finding in alteration.reconciled],

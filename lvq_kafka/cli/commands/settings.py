@@ -10,7 +10,7 @@ import click
 from lvq_kafka.cli.common_options import Command, CommandGroup, cluster_options, pair
 from lvq_kafka.cli.exit_codes import NOTHING, Complaint, describe, exit_code, print_problem
 from lvq_kafka.cli.invocation import Invocation
-from lvq_kafka.cli.queue_words import by_name, changes_in_words, options_in_words
+from lvq_kafka.cli.queue_words import by_name, changes_by_name, changes_in_words, options_in_words
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.settings_by_pattern import DELIMITERS, AddressPattern, AddressSetting, matching
@@ -169,9 +169,7 @@ def _applied_row(applied: Applied) -> dict[str, Any]:
     before, alteration = applied.before, applied.alteration
     if alteration is None:
         return {"queue": before.name, "changes": {}, "error": str(applied.error)}
-    differences = before.differences(alteration.definition)
-    changes = {option: {"before": was, "after": becomes} for option, (was, becomes) in differences.items()}
-    return {"queue": before.name, "changes": changes, "error": None}
+    return {"queue": before.name, "changes": changes_by_name(before, alteration.definition), "error": None}
 
 
 def _print(invocation: Invocation, found: list[AddressSetting]) -> None:
