@@ -88,6 +88,10 @@ class PeerBroker:
                 raise RuntimeError(f"the broker does not start:\n{said[-3000:]}")
             time.sleep(0.1)
 
+    def said(self) -> str:
+        """Return the end of its log."""
+        return self._log.read_text()[-3000:]
+
     def kill(self) -> None:
         """Kill it with SIGKILL."""
         self._process.signal("KILL")
