@@ -22,7 +22,7 @@ from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.foreign_headers import DELAY_HEADERS, TIME_HEADERS
 from lvq_kafka.core.queue.headers import UNKEYED_HEADER, check_key_header
 from lvq_kafka.core.queue.message_groups import JMS_GROUP_HEADER
-from lvq_kafka.core.queue.ranking import DEFAULT_PRIORITY, HIGHEST_PRIORITY, PRIORITY_HEADER
+from lvq_kafka.core.queue.ranking import DEFAULT_PRIORITY, HIGHEST_PRIORITY, PRIORITY_HEADER, priority_of
 from lvq_kafka.core.text.json_text import read_json
 from lvq_kafka.core.text.quoting import brief, quoted
 from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
@@ -251,8 +251,7 @@ class ToAmqp:
         """Return whether a header belongs to an option of the queue; use AMQP's own for it."""
         definition = self._definition
         if name == PRIORITY_HEADER and definition.order == "priority":
-            if data is not None and data.isdigit():
-                amqp.priority = min(int(data), HIGHEST_PRIORITY)
+            amqp.priority = None if data is None else priority_of(data)
             return True
         if definition.groups is not None and name == definition.groups.header:
             if data is not None:
@@ -323,7 +322,7 @@ def _checked(value: Any, kind: str) -> Value:
     """Return what was read from JSON.
 
     Raises:
-        ValueError: it is of another kind, or has an integer that AMQP lacks.
+        ValueError: it is of another kind, or has an integer or a text that AMQP lacks.
     """
     result: Value = value
     if not isinstance(value, dict if kind == "map" else list):
@@ -331,8 +330,12 @@ def _checked(value: Any, kind: str) -> Value:
     inner: list[Any] = [value]
     while inner:
         of_inner = inner.pop()
-        if isinstance(of_inner, dict | list):
-            inner += of_inner.values() if isinstance(of_inner, dict) else of_inner
+        if isinstance(of_inner, dict):
+            inner += [*of_inner, *of_inner.values()]
+        elif isinstance(of_inner, list):
+            inner += of_inner
+        elif isinstance(of_inner, str):
+            of_inner.encode()  # half of a surrogate pair, which JSON can write, is an error
         elif isinstance(of_inner, int) and not -_LONG <= of_inner < _LONG:
             raise ValueError("it has an integer of more than 64 bits")
     return result

@@ -219,6 +219,11 @@ def test_priority_and_group_go_where_the_queue_has_them() -> None:
     assert (back.priority, back.properties, back.application) == (7, {"group-id": "desk"}, {})
 
 
+@pytest.mark.parametrize("said", [b"9" * 5_000, b"10", b"09", b"-1", b"x", b"", None])
+def test_r20_a_priority_that_cannot_be_read_is_none(said: bytes | None) -> None:
+    assert to_amqp(headers=[("lvq-priority", said)], of={"order": "priority"}).priority is None
+
+
 def test_terms_that_a_queue_without_the_option_cannot_carry_are_counted_and_named_once() -> None:
     translation = FromAmqp(definition())
     amqp = AmqpMessage(priority=9, ttl=5, annotations=["x-opt-jms-dest", "x-opt-delivery-time"])
@@ -312,6 +317,8 @@ def test_values_are_binary_unless_text_was_asked_for_or_the_header_says_more() -
         (b"[18446744073709551616]", b"list"),
         (b"[" * 40 + b"]" * 40, b"list"),
         (b"[" * 100_000, b"list"),
+        (rb'["\ud800"]', b"list"),
+        (rb'{"a": {"\udfff": 1}}', b"map"),
     ],
 )
 def test_a_value_that_is_not_what_its_header_says_is_named(value: bytes, kind: bytes) -> None:

@@ -24,6 +24,7 @@ __all__ = [
     "Ranking",
     "check_priorities",
     "place_order",
+    "priority_of",
 ]
 
 PRIORITY_HEADER = "lvq-priority"
@@ -98,6 +99,11 @@ class Ranking:
 def place_order(order: QueueOrder) -> Order:
     """Return the place of a new value of a key among the values of its rank."""
     return "in-place" if order == "in-place" else "tail"
+
+
+def priority_of(value: bytes) -> int | None:
+    """Return the priority that a message's header holds; None if it cannot be read."""
+    return _DIGITS.get(value)
 
 
 def check_priorities(option: str, value: object) -> None:
