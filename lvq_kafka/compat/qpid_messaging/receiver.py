@@ -8,6 +8,7 @@ from lvq_kafka.compat.qpid_messaging.link_session import LinkSession
 from lvq_kafka.compat.qpid_messaging.message import Message
 from lvq_kafka.compat.qpid_messaging.sources import Source
 from lvq_kafka.compat.qpid_messaging.standing_in import raised_as
+from lvq_kafka.core.text.validation import waiting
 
 __all__ = ["Receiver"]
 
@@ -49,11 +50,11 @@ class Receiver:
             LinkClosed: the receiver was closed.
             DecodeError: the content is not what the message's type says. The next call goes on. In a queue that is
                 consumed, the message stays in the queue, for receivers after this one.
-            FetchError: the queue cannot be read.
+            FetchError: the queue cannot be read, or ``timeout`` is not a number.
         """
         self._check_open()
         with raised_as(FetchError):
-            taken = self._reads.fetch(timeout)
+            taken = self._reads.fetch(waiting(timeout))
             if taken is None:
                 self._check_open()
                 raise Empty(text=f"There is no message in {self.source}.")

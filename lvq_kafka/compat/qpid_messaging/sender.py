@@ -12,6 +12,7 @@ from lvq_kafka.compat.qpid_messaging.link_session import LinkSession
 from lvq_kafka.compat.qpid_messaging.message import Message
 from lvq_kafka.compat.qpid_messaging.standing_in import raised_as
 from lvq_kafka.compat.qpid_messaging.translation import to_queue_message
+from lvq_kafka.core.text.validation import waiting
 from lvq_kafka.errors import DeliveryUnknown, OutcomeUnknown
 from lvq_kafka.queue import LastValueQueue
 
@@ -69,6 +70,8 @@ class Sender:
                 hint="Declare the queue with ttl: true among the arguments of x-declare in its address.",
             )
         record = to_queue_message(message, self._definition, self._subject)
+        with raised_as(SendError):
+            timeout = waiting(timeout)
         self._await_room(timeout)
         with raised_as(SendError):
             try:

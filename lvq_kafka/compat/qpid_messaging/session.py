@@ -18,6 +18,7 @@ from lvq_kafka.compat.qpid_messaging.constants import REJECTED, RELEASED, UNLIMI
 from lvq_kafka.compat.qpid_messaging.exceptions import (
     Detached,
     Empty,
+    FetchError,
     InvalidOption,
     MalformedAddress,
     NontransactionalSession,
@@ -34,6 +35,7 @@ from lvq_kafka.compat.qpid_messaging.standing_in import raised_as
 from lvq_kafka.consuming.consumer_options import refuse_selecting
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.settlement import Settlement
+from lvq_kafka.core.text.validation import waiting
 from lvq_kafka.declared.addressed import check_asserted
 from lvq_kafka.dialects.address import Address
 from lvq_kafka.dialects.address_forms import parse_address
@@ -144,8 +146,10 @@ class Session:
 
         Raises:
             Empty: there is none in time.
+            FetchError: ``timeout`` is not a number.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
+        with raised_as(FetchError):
+            deadline = _deadline(timeout)
         while (receiver := self._ready()) is None:
             left = _LOOK if deadline is None else min(_LOOK, deadline - time.monotonic())
             if left > 0:
@@ -238,10 +242,12 @@ class Session:
 
         Raises:
             SendError: a message was not stored.
-            SessionError: a message went to another consumer before it was durably acknowledged.
+            SessionError: a message went to another consumer before it was durably acknowledged; or ``timeout`` is not a
+                number.
             Timeout: it is not all known after ``timeout`` seconds.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
+        with raised_as(SessionError):
+            deadline = _deadline(timeout)
         for sender in list(self.senders):
             sender.sync(_left(deadline))
         with self._lock:
@@ -356,7 +362,7 @@ def _source(address: Address, text: str, consumers: Consumers) -> Source:
     return consumers.source(queue, check)
 
 
-def _settling(disposition: Disposition | None) -> Callable[[Delivery[bytes]], Settlement | None]:
+def _settling(disposition: object) -> Callable[[Delivery[bytes]], Settlement | None]:
     """Return what settles a message as a disposition says.
 
     Raises:
@@ -364,9 +370,9 @@ def _settling(disposition: Disposition | None) -> Callable[[Delivery[bytes]], Se
     """
     if disposition is None:
         return lambda delivery: delivery.ack()
-    if disposition.type is RELEASED:
+    if isinstance(disposition, Disposition) and disposition.type is RELEASED:
         return lambda delivery: delivery.release()
-    if disposition.type is REJECTED:
+    if isinstance(disposition, Disposition) and disposition.type is REJECTED:
         reason = str(disposition.options.get("text") or "")
         return lambda delivery: delivery.reject(reason)
     raise SessionError(text=f"{disposition} is not a disposition.", hint="Its type is REJECTED or RELEASED.")
@@ -389,6 +395,16 @@ def _await(settled: Iterable[tuple[Receiver, Settlement]], deadline: float | Non
             first = first or error
     if first is not None:
         raise first
+
+
+def _deadline(timeout: float | None) -> float | None:
+    """Return the end of a timeout by the monotonic clock; None for no end.
+
+    Raises:
+        ConfigError: it is not a number.
+    """
+    limit = waiting(timeout)
+    return None if limit is None else time.monotonic() + limit
 
 
 def _left(deadline: float | None) -> float | None:

@@ -67,7 +67,7 @@ def to_queue_message(message: Message, definition: QueueDefinition, subject: str
     value = _encoded_content(message)
     headers: list[tuple[str, Any]] = []
     types: dict[str, str] = {}
-    for name, said in message.properties.items():
+    for name, said in _checked_properties(message).items():
         if name in _EXCLUSIVE:
             raise EncodeError(text=f"The property {brief(name)} has the name of a header that holds a field.")
         if name != SUBJECT_HEADER or message.subject is None:
@@ -85,6 +85,16 @@ def to_queue_message(message: Message, definition: QueueDefinition, subject: str
     if types:
         headers.append((TYPES_HEADER, json.dumps(types, separators=(",", ":")).encode()))
     return QueueMessage(value, headers, ttl=message.ttl or None, priority=message.priority if ranked else None)
+
+
+def _checked_properties(message: Message) -> Mapping[str, Any]:
+    properties: Any = message.properties
+    if not isinstance(properties, Mapping):
+        raise EncodeError(text=f"The properties are {quoted(properties)}.", hint="Give a dict, or leave them out.")
+    for name in properties:
+        if not isinstance(name, str):
+            raise EncodeError(text=f"{quoted(name)} is not the name of a property.", hint="Give text.")
+    return properties
 
 
 def _encoded_content(message: Message) -> bytes:
@@ -122,7 +132,7 @@ def _or_encode_error(what: str, write: Callable[[Any], bytes], said: object) -> 
         return write(said)
     except UnencodableKey as error:
         raise EncodeError(
-            text=f"{what} is {quoted(said)}, of type {type(said).__name__}, which has no wire form.",
+            text=f"{what} is {quoted(said)}, of type {type(said).__name__}, which has no wire form: {error}",
             hint="Use text that UTF-8 can encode, bytes, numbers, booleans, UUIDs, None, and dicts and lists of them.",
         ) from error
     except CodecError as error:

@@ -22,7 +22,8 @@ def encode_key(key: object) -> bytes:
     Text is UTF-8, ``1`` and ``"1"`` are one key, and ``True`` is ``true``. The empty string is a real key.
 
     Raises:
-        UnencodableKey: the key has any other type, or is text that UTF-8 cannot encode.
+        UnencodableKey: the key has any other type, is text that UTF-8 cannot encode, or is an integer with more digits
+            than Python writes (4,300 by default).
     """
     if isinstance(key, str):
         try:
@@ -34,7 +35,12 @@ def encode_key(key: object) -> bytes:
     if isinstance(key, bool):
         return b"true" if key else b"false"
     if isinstance(key, int):
-        return b"%d" % key
+        try:
+            return b"%d" % key
+        except ValueError:
+            raise UnencodableKey(
+                f"{quoted(key)} has too many digits for a key.", hint="Give it as text or as bytes."
+            ) from None
     raise UnencodableKey(
         f"{quoted(key)} of type {type(key).__name__} cannot be a key.", hint="Use text, bytes, an integer or a boolean."
     )

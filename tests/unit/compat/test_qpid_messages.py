@@ -205,6 +205,10 @@ def test_r22_a_ttl_that_would_have_no_effect_is_refused_with_the_word_that_gives
         (lambda: Message(properties={"n": [{1}]}), "JSON"),
         (lambda: Message(properties={"amqp-message-id": "1"}), "amqp-message-id"),
         (lambda: Message(properties={"a\0": "1"}), "NUL"),
+        (lambda: Message(properties={"a": 10**5_000}), "digits"),
+        (lambda: Message(properties={"ticker": 10**5_000}), "digits"),
+        (lambda: Message(properties={1: "a"}), "1 is not the name of a property"),
+        (lambda: Message(properties=["a"]), "properties"),
         (lambda: Message(subject=object()), "subject"),
     ],
 )  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from queue import Empty as QueueEmpty
+from typing import Any
 
 import pytest
 
@@ -297,6 +298,37 @@ def test_acknowledgements_that_nobody_waits_for_are_counted_until_they_are_durab
     session.acknowledge(sync=False)
     session.sync()
     assert receiver.unsettled() == 0
+
+
+@pytest.mark.parametrize("timeout", ["1", float("nan"), object()])
+def test_a_timeout_that_is_no_number_is_refused_and_changes_nothing(
+    session: Session, sender: Sender, timeout: Any
+) -> None:
+    """The receivers of a queue still share a consumer: of two, one would stand by and get nothing."""
+    receiver = session.receiver("prices")
+    browser = session.receiver(BROWSE)
+    for each in (receiver, browser):
+        with pytest.raises(FetchError, match="a number of seconds"):
+            each.fetch(timeout)
+    with pytest.raises(FetchError, match="a number of seconds"):
+        session.next_receiver(timeout)
+    with pytest.raises(SendError, match="a number of seconds"):
+        sender.send(Message("x", properties={"ticker": "a"}), timeout=timeout)
+    with pytest.raises(SessionError, match="a number of seconds"):
+        session.sync(timeout)
+    put(sender, "a")
+    assert drained(session.receiver("prices")) == ["a.0"]
+
+
+@pytest.mark.parametrize("disposition", ["released", RELEASED, Disposition(UNLIMITED)])
+def test_what_is_no_disposition_settles_nothing(session: Session, sender: Sender, disposition: Any) -> None:
+    put(sender, "a")
+    receiver = session.receiver("prices")
+    message = receiver.fetch(10)
+    with pytest.raises(SessionError, match="is not a disposition"):
+        session.acknowledge(message, disposition)
+    session.acknowledge(message)
+    assert drained(receiver) == []
 
 
 def test_messages_of_an_unreliable_receiver_need_no_acknowledgement(connect: Connect) -> None:

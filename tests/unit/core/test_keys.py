@@ -31,6 +31,11 @@ def test_r2_other_types_are_refused_with_their_name(key: object) -> None:
         encode_key(key)
 
 
+def test_an_integer_with_more_digits_than_python_writes_is_refused() -> None:
+    with pytest.raises(UnencodableKey, match="too many digits"):
+        encode_key(10**5_000)
+
+
 def test_text_that_utf8_cannot_write_is_refused() -> None:
     with pytest.raises(UnencodableKey):
         encode_key("\ud800")
