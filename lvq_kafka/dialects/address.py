@@ -19,7 +19,16 @@ from lvq_kafka.core.text.quoting import abridged, brief, quoted
 from lvq_kafka.dialects.map_syntax import MapSyntaxError, write_value, write_word
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["COME_AND_GO", "Address", "AddressDraft", "AddressMode", "LinkPolicy", "LinkRole", "subject_condition"]
+__all__ = [
+    "COME_AND_GO",
+    "Address",
+    "AddressDraft",
+    "AddressMode",
+    "LinkPolicy",
+    "LinkRole",
+    "check_text",
+    "subject_condition",
+]
 
 LinkRole = Literal["sender", "receiver"]
 LinkPolicy = Literal["always", "sender", "receiver", "never"]
@@ -29,9 +38,13 @@ COME_AND_GO = "queues do not come and go with a client"
 """The reason against all that ties a queue to a client."""
 
 _SECRET = re.compile(
-    r"""://[^/?\s]*@ | ^[^;/?{}'"]*:[^;/?{}'"]*@ | (?:passw(?:or)?d|passphrase)['"]?\s*[:=]""",
+    r"""^\s*[a-z][a-z0-9+.:-]*://[^?\s]*@ | ://[^/?\s]*@  # what is before a host
+    | ^[^;/?{}:]*:[^;/?{}]*@  # a name with a user's
+    | (?:passw(?:or)?d|passphrase)['"]?\s*[:=]""",
     re.IGNORECASE | re.VERBOSE,
 )
+"""Each way to match takes steps in proportion to the text, however it begins."""
+
 _SUBJECT_HEADER = "qpid.subject"
 _PARTS = {"headers": "subject"}  # by option of a reader, the part of an address that sets it
 _LONGEST = 65_536  # characters
@@ -171,25 +184,31 @@ def _placed(error: ConfigError, text: str, at: int) -> ConfigError:
     return error.in_text(_where(text, at), excerpt(text, at))
 
 
+def check_text(text: str) -> None:
+    """Check the text of an address before an error shows a part of it.
+
+    Raises:
+        ConfigError: it is too long, or holds a secret.
+    """
+    if len(text) > _LONGEST:
+        raise ConfigError(f"The address has {len(text):,} characters; {_LONGEST:,} are allowed.", options=["address"])
+    if _SECRET.search(text):
+        raise ConfigError(
+            "The address holds a user or a password.",
+            options=["address"],
+            hint="An address names a queue. The brokers and how to log in there belong to the configuration of the "
+            "client: config={...}, or a file for --config.",
+        )
+
+
 class AddressDraft:
     """An address that is being read: what was found so far, with its places.
 
-    Raises:
-        ConfigError: the text is too long, or holds a secret.
+    Raises what `check_text` raises.
     """
 
     def __init__(self, text: str) -> None:
-        if len(text) > _LONGEST:
-            raise ConfigError(
-                f"The address has {len(text):,} characters; {_LONGEST:,} are allowed.", options=["address"]
-            )
-        if _SECRET.search(text):  # before any error shows a part of the text
-            raise ConfigError(
-                "The address holds a user or a password.",
-                options=["address"],
-                hint="An address names a queue. The brokers and how to log in there belong to the configuration of the "
-                "client: config={...}, or a file for --config.",
-            )
+        check_text(text)
         self.text = text
         self._found: dict[str, Any] = {}
         self._options: dict[str, object] = {}

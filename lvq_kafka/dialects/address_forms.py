@@ -6,7 +6,7 @@ import re
 
 from lvq_kafka.core.queue.definition import is_name
 from lvq_kafka.core.text.validation import instance
-from lvq_kafka.dialects.address import Address, AddressDraft
+from lvq_kafka.dialects.address import Address, AddressDraft, check_text
 from lvq_kafka.dialects.artemis_addresses import ARTEMIS_PREFIXES, parse_artemis_address
 from lvq_kafka.dialects.binding_urls import BINDING_CLASSES, parse_binding_url
 from lvq_kafka.dialects.brokerj_attributes import parse_attributes
@@ -39,6 +39,7 @@ def parse_address(address: str) -> Address:
     if stripped.startswith("ADDR:"):
         return parse_qpid_address(stripped)
     if mark is None:
+        check_text(address)
         return Address(queue=address, text=address)
     if mark[0] == "?" or (mark[0] == "::" and not re.search(r"[;/]|:\s*\{", stripped)):
         return parse_artemis_address(stripped)

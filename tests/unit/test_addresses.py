@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -219,12 +220,32 @@ def test_an_error_in_an_address_of_several_lines_names_the_line() -> None:
         "prices;{link:{password:'s3cret'}}",
         "prices;{password:'s3cret'",
         '{"name": "q", "password": "s3cret"}',
+        "guest:s3cret@broker",
+        "guest:s3cret@broker:5672",
+        "'guest:s3cret@broker'",
+        "guest:s3c'ret@broker",
+        "amqp://guest/s3cret@broker",
+        "BURL:direct://guest/s3cret@exchange/q/q",
     ],
 )
 def test_a_password_in_an_address_is_refused_and_not_repeated(text: str) -> None:
     with pytest.raises(ConfigError, match="holds a user or a password") as caught:
         parse_address(text)
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["prices/user:1@desk", "prices;{link:{selector:\"url = 'http://desk/@a'\"}}", "prices?filter=a%3D'b:c@d'"]
+)
+def test_an_at_sign_behind_the_name_of_a_queue_is_no_password(text: str) -> None:
+    assert parse_address(text).queue == "prices"
+
+
+@pytest.mark.parametrize("part", [":", "a:", "://", "@", ":@/", "a ", "';", "{", "passw", "direct://a/"])
+def test_the_longest_address_is_read_or_refused_at_once(part: str) -> None:
+    """The count of steps grows with the text, not with its square: that would be 20 s."""
+    with suppress(ConfigError):
+        parse_address((part * 65_536)[:65_536])
 
 
 def test_a_switch_of_an_address_has_the_key_header_of_its_system_also_where_none_has_to_be_named() -> None:
