@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.queue.settings_by_pattern import AddressPattern, AddressSetting, by_pattern, matching
+from lvq_kafka.core.text.validation import instance
 from lvq_kafka.declared.setting_store import SettingStore
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.kafka.connecting import connect_within
@@ -58,9 +59,11 @@ class AddressSettings:
         """Return the settings that match a topic, the most specific first.
 
         Raises:
+            ConfigError: the topic is no text.
             Unauthorized: this user may not read settings.
             TransportError: the cluster cannot be reached or refuses.
         """
+        instance("topic", topic, str, "For example 'stock.us'.")
         return by_pattern(matching(self._store.all(), topic))
 
     def set(self, pattern: str, options: Mapping[str, object], *, delimiter: str = ".") -> None:
@@ -79,12 +82,15 @@ class AddressSettings:
         self._store.put(AddressSetting.of(AddressPattern(pattern, delimiter), options))
 
     def delete(self, pattern: str) -> bool:
-        """Delete the setting with a pattern. Return whether there was one.
+        """Delete the setting with a pattern, readable or not. Return whether there was one.
 
         Raises:
+            ConfigError: the pattern is no text.
+            UnencodableKey: it is text that UTF-8 cannot encode.
             Unauthorized: this user may not write settings.
             TransportError: the cluster cannot be reached or refuses.
         """
+        instance("pattern", pattern, str, "For example 'stock.#'.")
         return self._store.delete(pattern)
 
     def apply(self, *, dry_run: bool = False) -> dict[str, Alteration]:

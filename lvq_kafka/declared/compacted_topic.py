@@ -11,6 +11,7 @@ from lvq_kafka.cluster.reading_to_end import read_to_end
 from lvq_kafka.cluster.rights import lacking
 from lvq_kafka.core.facts import Right, Shortfall
 from lvq_kafka.core.latest.fold import LatestValues
+from lvq_kafka.core.log.keys import encode_key
 from lvq_kafka.core.log.progress import Progress, describe
 from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.errors import (
@@ -152,6 +153,7 @@ class CompactedTopic:
         """Write a document, or a delete, and return its offset.
 
         Args:
+            name: the key, as `key_text` shows it.
             what: the document, for errors.
 
         Raises:
@@ -160,7 +162,7 @@ class CompactedTopic:
         """
         writer = self._cluster.writer()
         try:
-            return writer.append(self._topic, name.encode(), document).result(self._timeout).offset
+            return writer.append(self._topic, encode_key(name), document).result(self._timeout).offset
         except (DeliveryFailed, Unauthorized) as error:
             refusal = error if isinstance(error, Unauthorized) else error.__cause__
             if not isinstance(refusal, Unauthorized):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.core.log.keys import key_text
+from lvq_kafka.core.log.keys import encode_key, key_text
 from lvq_kafka.core.queue.settings_by_pattern import SETTINGS_TOPIC, AddressSetting
 from lvq_kafka.core.text.quoting import brief
 from lvq_kafka.declared.compacted_topic import CompactedTopic
@@ -61,9 +61,10 @@ class SettingStore:
         """Remove the setting with a pattern, readable or not. Return whether there was one.
 
         Raises:
+            UnencodableKey: no record can have that key.
             Unauthorized: this user may not write to the topic.
         """
-        if self._topic.read().table.value(pattern.encode()) is None:
+        if self._topic.read().table.value(encode_key(pattern)) is None:
             return False
         self._topic.append(pattern, None, _what(pattern))
         return True

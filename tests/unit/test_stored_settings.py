@@ -11,7 +11,7 @@ import pytest
 
 from lvq_kafka import AddressSettings, LastValueQueue, QueueDefinition, Ttl
 from lvq_kafka.core.queue.settings_by_pattern import SETTINGS_TOPIC
-from lvq_kafka.errors import ConfigError, QueueMismatch, TopicNotFound, Unauthorized
+from lvq_kafka.errors import ConfigError, LVQError, QueueMismatch, TopicNotFound, Unauthorized
 from lvq_kafka.testing import MemoryCluster
 
 Declare = Callable[..., LastValueQueue[bytes]]
@@ -71,6 +71,20 @@ class TestSettings:
             "left out: The setting \\xff",
         ]
         assert settings.delete("bad")
+        assert settings.delete("\udcff"), "it is named so in the list of what cannot be read"
+
+    @pytest.mark.parametrize("value", [None, 5, b"a"])
+    def test_a_pattern_or_topic_that_is_no_text_is_refused(self, settings: AddressSettings, value: Any) -> None:
+        settings.set("a", KEY)
+        for call in (lambda: settings.set(value, KEY), lambda: settings.delete(value), lambda: settings.of(value)):
+            with pytest.raises(ConfigError, match="must be a str"):
+                call()
+        assert settings.all() == {"a": KEY}
+
+    def test_a_pattern_that_utf8_cannot_encode_is_refused(self, settings: AddressSettings) -> None:
+        for call in (lambda: settings.set("\ud800", KEY), lambda: settings.delete("\ud800")):
+            with pytest.raises(LVQError):
+                call()
 
     def test_a_user_without_the_right_to_write_is_told_which_one(
         self, memory_cluster: MemoryCluster, settings: AddressSettings
