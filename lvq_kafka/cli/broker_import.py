@@ -91,10 +91,11 @@ def _steps(cluster: Cluster, file: BrokerFile, *, dry_run: bool, apply: bool) ->
             settings[setting.pattern.text] = setting
             if not dry_run:
                 store.put(setting)
+    planned: dict[str, QueueDefinition] = {}
     letters = {str(each.options.get(name)) for each in settings.values() for name in _LETTER_TOPICS}
     for address in sorted(file.queues, key=lambda address: address.request().topic not in letters):
         found = by_pattern(matching(settings.values(), address.request().topic))
-        yield _queue(cluster, address, found, dry_run=dry_run, apply=apply)
+        yield _queue(cluster, address, found, planned, dry_run=dry_run, apply=apply)
 
 
 def _setting(there: AddressSetting | None, setting: AddressSetting, apply: bool) -> _Imported:
@@ -110,18 +111,30 @@ def _setting(there: AddressSetting | None, setting: AddressSetting, apply: bool)
 
 
 def _queue(
-    cluster: Cluster, address: Address, settings: Mapping[str, Mapping[str, object]], *, dry_run: bool, apply: bool
+    cluster: Cluster,
+    address: Address,
+    settings: Mapping[str, Mapping[str, object]],
+    planned: dict[str, QueueDefinition],
+    *,
+    dry_run: bool,
+    apply: bool,
 ) -> _Imported:
+    """Declare a queue, or compare it with the one that is there.
+
+    Args:
+        planned: the queues that a dry run would have declared so far, by name; it adds its own.
+    """
     registry, request = Registry(cluster), address.request()
     on = "" if request.topic == address.queue else f"on the topic {request.topic}, "
     try:
-        declared = registry.find(address.queue)
+        declared = registry.find(address.queue) or planned.get(address.queue)
         if declared is not None:
             told = f"{on}{key_in_words(declared)}"
             return _declared(cluster, declared, request, settings, told, dry_run=dry_run, apply=apply)
         definition = _definition(request, settings)
         if dry_run:
-            registry.check(definition)
+            registry.check(definition, planned.values())
+            planned[definition.name] = definition
         else:
             options = {**address.options, **({} if definition.conflate else {"conflate": False})}
             with LastValueQueue.declare(address.queue, topic=request.topic, options=options, cluster=cluster) as queue:

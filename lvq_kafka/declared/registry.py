@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
 
 from lvq_kafka.cluster import Cluster
@@ -113,15 +113,22 @@ class Registry:
                 found.append(history.newest)
         return found
 
-    def check(self, definition: QueueDefinition) -> bool:
+    def check(self, definition: QueueDefinition, planned: Iterable[QueueDefinition] = ()) -> bool:
         """Return whether the queue has exactly this definition, or had it before it was altered.
+
+        Args:
+            planned: other queues, which are to be declared before it.
 
         Raises:
             QueueMismatch: it is declared with other properties, or another queue on its topic has another key header or
                 placement.
             ConfigError: it is declared, but its definition is unreadable or newer than this library.
         """
-        return self._matches(self._topic.read().table, definition)
+        is_there = self._matches(self._topic.read().table, definition)
+        for other in planned:
+            if other.topic == definition.topic:
+                _check_shared(other, definition)
+        return is_there
 
     def check_may_declare(self, definition: QueueDefinition) -> None:
         """Check that the definition can be written. Creates the registry's topic if necessary.

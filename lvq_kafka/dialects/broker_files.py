@@ -19,7 +19,7 @@ from lvq_kafka.core.queue.settings_by_pattern import (
     AddressSetting,
 )
 from lvq_kafka.core.text.json_text import read_json
-from lvq_kafka.core.text.quoting import brief, quoted
+from lvq_kafka.core.text.quoting import brief, listed, quoted
 from lvq_kafka.dialects.address import Address
 from lvq_kafka.dialects.brokerj_attributes import parse_attributes
 from lvq_kafka.dialects.xml_elements import Element, XmlError, parse_xml
@@ -64,8 +64,20 @@ def parse_broker_file(content: bytes) -> BrokerFile:
     """Read the content of a broker's file.
 
     Raises:
-        ConfigError: it is neither XML nor JSON of a known form.
+        ConfigError: it is neither XML nor JSON of a known form, or has neither queues nor settings.
     """
+    file = _read(content)
+    if not (file.settings or file.queues or file.left_out):
+        about = f"; it is about {listed(file.unread)}" if file.unread else ""
+        raise ConfigError(
+            f"The file describes no queue, and no setting{about}.",
+            options=["from"],
+            hint="Give Artemis's broker.xml, or the attributes of queues in JSON.",
+        )
+    return file
+
+
+def _read(content: bytes) -> BrokerFile:
     if len(content) > _LONGEST:
         raise ConfigError(
             f"The file has {len(content):,} bytes; {_LONGEST:,} are allowed.",
@@ -89,7 +101,7 @@ def _read_attributes(content: bytes) -> BrokerFile:
     file = BrokerFile()
     try:
         text = content.decode("utf-8-sig")
-        found = read_json(text)
+        found = read_json(text, once=text.lstrip().startswith("["))  # one queue is read with places, below
     except ValueError as error:
         raise ConfigError(f"The file is not JSON: {error}.", options=["from"]) from None
     if isinstance(found, dict):  # as it was written, so that errors show their places in it

@@ -106,6 +106,11 @@ def test_attributes_in_json_are_one_queue_or_several() -> None:
         (b'<?xml version="1.0" encoding="utf-7"?><a/>', "encoding"),
         (b"[1, 2", "not JSON"),
         (b'{"name": 5}', "need the name of the queue"),
+        (b'[{"name": "a", "lvqKey": "k", "name": "b"}]', "it names 'name' twice"),
+        (b'{"name": "a", "context": {}, "name": "b"}', "name is given twice"),
+        (b"[]", "describes no queue, and no setting"),
+        (b"<a/>", "describes no queue, and no setting"),
+        (b"<project><build>a<b/></build></project>", "describes no queue, and no setting; it is about project"),
         (b"x" * 4_000_001, "4,000,000 are allowed"),
     ],
 )

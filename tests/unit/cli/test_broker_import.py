@@ -62,6 +62,42 @@ def test_a_dry_run_shows_all_and_declares_nothing(run: Run, memory_cluster: Memo
     assert "not read: acceptors" in said.stderr
 
 
+@pytest.mark.parametrize("apply", [(), ("--apply",)])
+def test_a_dry_run_foresees_what_comes_of_queues_that_the_file_has_twice_or_on_one_topic(
+    run: Run, tmp_path: Path, apply: tuple[str, ...]
+) -> None:
+    path = tmp_path / "broker.xml"
+    path.write_text(
+        """<core><addresses>
+        <address name="a"><anycast><queue name="a" last-value-key="k"/></anycast></address>
+        <address name="a"><anycast><queue name="a" last-value-key="k"/></anycast></address>
+        <address name="b"><anycast><queue name="b" last-value-key="k" max-expiry-delay="5"/></anycast></address>
+        <address name="b"><anycast><queue name="b" last-value-key="k" max-expiry-delay="7"/></anycast></address>
+        <address name="c"><anycast><queue name="a" last-value-key="other"/></anycast></address>
+        <address name="d"><multicast>
+            <queue name="d1" last-value-key="k"/><queue name="d2" last-value-key="other"/>
+        </multicast></address>
+        </addresses></core>"""
+    )
+    foreseen = run("declare", "--from", str(path), "--dry-run", *apply)
+    assert not run("queues").rows
+    ran = run("declare", "--from", str(path), *apply)
+    second = "changed" if apply else "differs"
+    assert [row["outcome"] for row in ran.rows] == ["new", "same", "new", second, "differs", "new", "differs"]
+    assert (foreseen.rows, foreseen.code) == (ran.rows, ran.code)
+    assert foreseen.code == 4
+
+
+@pytest.mark.parametrize("content", ["<project><modules><module>a</module></modules></project>", "<core/>", "[]"])
+def test_a_file_that_describes_no_queue_is_refused(run: Run, tmp_path: Path, content: str) -> None:
+    path = tmp_path / "pom.xml"
+    path.write_text(content)
+    ran = run("declare", "--from", str(path))
+    assert ran.code == 2
+    assert "The file describes no queue, and no setting" in ran.stderr
+    assert not ran.rows
+
+
 def test_a_part_that_cannot_be_had_is_listed_and_all_the_rest_is_declared(
     run: Run, memory_cluster: MemoryCluster, tmp_path: Path
 ) -> None:
