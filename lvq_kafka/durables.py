@@ -19,9 +19,10 @@ from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log.keys import Key
 from lvq_kafka.core.queue.content_matcher import ContentMatcher
 from lvq_kafka.core.queue.definition import QueueDefinition, is_name
+from lvq_kafka.core.queue.headers import check_key_header
 from lvq_kafka.core.queue.settings_by_pattern import DYNAMIC_DURABLES, matching
 from lvq_kafka.core.text.quoting import quoted, shell_word
-from lvq_kafka.core.text.validation import waiting
+from lvq_kafka.core.text.validation import text, waiting
 from lvq_kafka.declared.registry import Registry
 from lvq_kafka.declared.setting_store import SettingStore
 from lvq_kafka.errors import (
@@ -89,6 +90,7 @@ def subscribe(
         MissingExtra: there are clauses beside the key's, and the extra ``selectors`` is not installed.
         TransportError: the cluster cannot be reached or refuses.
     """
+    _check_names(endpoint, durable, key_field)
     asked = ContentMatcher.of({} if matcher is None else matcher)
     if key_field is not None and matcher is not None:
         asked.key(key_field)  # before anything is created
@@ -119,6 +121,7 @@ def open_map(
     Raises:
         CatchUpTimeout: reading takes more than a minute.
     """
+    _check_names(endpoint, durable, key_field)
     with ExitStack() as opened:
         cluster = connect_within(opened, bootstrap_servers, config=config, cluster=cluster)
         queue = opened.enter_context(_opened(cluster, endpoint, durable, ContentMatcher.of({}), key_field, value))
@@ -230,13 +233,23 @@ class DurableMap(_Opened, Mapping[str, V], Generic[V]):
         return f"<DurableMap {self.durable.name}>"
 
 
+def _check_names(endpoint: object, durable: object, key_field: str | None) -> None:
+    """Check what names a topic or a header.
+
+    Raises:
+        ConfigError: one of them cannot.
+    """
+    for option, given in (("endpoint", endpoint), ("durable", durable)):
+        if not is_name(given):
+            raise ConfigError(f"`{option}` cannot be the name of a topic.", options={option: given})
+    if key_field is not None:
+        check_key_header(text("key_field", key_field))
+
+
 def _opened(
     cluster: Cluster, endpoint: str, name: str, asked: ContentMatcher, key_field: str | None, value: Codec[T]
 ) -> LastValueQueue[T]:
     """Open the durable that has the messages asked for; create it if that is allowed."""
-    for option, given in (("endpoint", endpoint), ("durable", name)):
-        if not is_name(given):
-            raise ConfigError(f"`{option}` cannot be the name of a topic.", options={option: given})
     try:
         queue = LastValueQueue.open(name, value=value, cluster=cluster)
     except QueueNotDeclared as missing:

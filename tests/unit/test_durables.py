@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lvq_kafka import TEXT, AddressSettings, LastValueQueue, durables
+from lvq_kafka import TEXT, AddressSettings, LastValueQueue, durables, queues
 from lvq_kafka.core.facts import Right
 from lvq_kafka.core.queue.content_matcher import ContentMatcher
 from lvq_kafka.durables import Subscription
@@ -161,6 +161,18 @@ def test_a_static_durable_needs_a_value_of_its_key_field(memory_cluster: MemoryC
 def test_a_key_that_is_no_string_is_refused(memory_cluster: MemoryCluster, value: object) -> None:
     with pytest.raises(NotAString, match="not a string"):
         subscribe(memory_cluster, {"Symbol": value})
+
+
+@pytest.mark.parametrize("key_field", [5, "", " ", b"Symbol", ["Symbol"], "\ud800", "lvq-ttl", "a\0"])
+@pytest.mark.parametrize("matcher", [IBM, None])
+def test_a_key_field_is_the_name_of_a_header(memory_cluster: MemoryCluster, key_field: Any, matcher: Any) -> None:
+    for call in (
+        lambda: subscribe(memory_cluster, matcher, key_field),
+        lambda: durables.open_map("trades", "ticker", key_field, cluster=memory_cluster),
+    ):
+        with pytest.raises(ConfigError, match=r"key_field|key header"):
+            call()
+    assert not queues(cluster=memory_cluster)
 
 
 def test_a_static_durable_has_to_be_declared(memory_cluster: MemoryCluster) -> None:

@@ -22,11 +22,16 @@ from lvq_kafka.errors import ConfigError, NoKeyTest, NotAString
 
 __all__ = ["ContentMatcher"]
 
-_SPACE = r"[ \t\f\r\n]*"
-_NAME = r"""(?:"((?:[^"]|"")+)"|([A-Za-z_$][A-Za-z0-9_$]*))"""
-_TEST = rf"(?:={_SPACE}'((?:[^']|'')*)'|(?ai:is){_SPACE}(?ai:not){_SPACE}(?ai:null))"
-_CLAUSE = re.compile(f"{_NAME}{_SPACE}{_TEST}")
-_AND = re.compile(f"{_SPACE}(?ai:and){_SPACE}")
+_SPACE = " \t\f\r\n"
+_TOKEN = re.compile(
+    rf"""[{_SPACE}]* (?: (?P<text>'(?:[^']|'')*') | (?P<quoted>"(?:[^"]|"")+") | (?P<word>[A-Za-z_$][A-Za-z0-9_$]*)
+    | (?P<mark>[()=]) ) [{_SPACE}]*""",
+    re.VERBOSE,
+)
+_KINDS = {"=": "=", "and": "&", "is": "i", "not": "n", "null": "0"}
+_CLAUSES = re.compile("(?:(?:w=t|t=w|win0)(?:&(?=.)|$))*")
+"""A conjunction of tests, by the kinds of its tokens: a word that names a header, and a text."""
+
 _NO_HEADERS = re.compile(r"JMS\w*|lvq_key|(?i:true|false)")
 """Words of selectors that are not, or not always, the name of a header."""
 
@@ -158,24 +163,49 @@ def _clauses_of(selector: str) -> dict[str, str | bool] | None:
 
     `ContentMatcher.selector` writes such a selector, but somebody who declares a durable may write one, too.
     """
+    found = _named_tokens(selector)
+    if found is None or _CLAUSES.fullmatch("".join(kind for kind, _ in found)) is None:
+        return None
     clauses: dict[str, str | bool] = {}
-    at, end = 0, len(selector := selector.strip(" \t\f\r\n"))
-    while at < end:
-        clause = _CLAUSE.match(selector, at)
-        if clause is None:
+    tests: list[dict[str, str]] = [{}]
+    for kind, said in found:
+        if kind == "&":
+            tests.append({})
+        else:
+            tests[-1][kind] = said
+    for test in filter(None, tests):
+        value = test.get("t", True)
+        before = clauses.setdefault(test["w"], value)
+        if before is True:  # a field that equals a text is there, too
+            clauses[test["w"]] = value
+        elif value not in (True, before):
             return None
-        quoted_name, plain_name, text = clause.groups()
-        name = quoted_name.replace('""', '"') if plain_name is None else plain_name
-        if name in clauses or (plain_name and _NO_HEADERS.fullmatch(plain_name)):
-            return None
-        clauses[name] = True if text is None else text.replace("''", "'")
-        at = clause.end()
-        if at < end:
-            joint = _AND.match(selector, at)
-            if joint is None or joint.end() == end:
-                return None
-            at = joint.end()
     return clauses
+
+
+def _named_tokens(selector: str) -> list[tuple[str, str]] | None:
+    """Return the tokens of a selector with their kinds; None if there is one that no clause has.
+
+    Parentheses are left out: in a valid selector of clauses alone, they change nothing.
+    """
+    found: list[tuple[str, str]] = []
+    at, end = 0, len(selector := selector.strip(_SPACE))
+    while at < end:
+        token = _TOKEN.match(selector, at)
+        if token is None:
+            return None
+        at, said = token.end(), token[token.lastgroup or 0]
+        if token.lastgroup == "text":
+            found.append(("t", said[1:-1].replace("''", "'")))
+        elif token.lastgroup == "quoted":
+            found.append(("w", said[1:-1].replace('""', '"')))
+        elif kind := _KINDS.get(said.lower()):
+            found.append((kind, said))
+        elif token.lastgroup == "word":
+            if _NO_HEADERS.fullmatch(said):
+                return None
+            found.append(("w", said))
+    return found
 
 
 def _doubled(text: str, quote: str) -> str:

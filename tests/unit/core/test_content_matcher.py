@@ -7,7 +7,7 @@ import pickle
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lvq_kafka.core.log.records import Record
@@ -86,6 +86,11 @@ def test_s149_a_durable_is_for_any_value_of_the_key_field() -> None:
         ("Symbol IS NOT NULL", {}),
         ("Symbol = 'IBM'", {"Symbol": "IBM"}),
         ("\"JMSType\" = 'it''s'", {"JMSType": "it's"}),
+        ("('NYSE' = Exchange) AND (((Desk)) IS NOT NULL)", {"Exchange": "NYSE", "Desk": True}),
+        (
+            "(Exchange IS NOT NULL AND (Desk = ('a') AND 'NYSE' = Exchange)) AND Exchange='NYSE'",
+            {"Exchange": "NYSE", "Desk": "a"},
+        ),
     ],
 )
 def test_a_selector_that_somebody_wrote_is_a_matcher(selector: str | None, clauses: dict[str, Any]) -> None:
@@ -109,10 +114,38 @@ def test_a_selector_that_somebody_wrote_is_a_matcher(selector: str | None, claus
         "TRUE = 'IBM'",
         "Exchange = 'NYSE' AND",
         "Exchange = 'NYSE' Desk = 'a'",
+        "AND Exchange = 'NYSE'",
+        "Exchange = 'NYSE' AND AND Desk = 'a'",
+        "(Exchange = 'NYSE') = TRUE",
+        "'NYSE' = 'NYSE'",
+        "'NYSE' IS NOT NULL",
+        "Exchange IS NOT NULL AND Exchange = 'NYSE' AND 'LSE' = Exchange",
     ],
 )
 def test_another_selector_is_no_matcher(selector: str) -> None:
     assert ContentMatcher.of_queue(declared(selector)) is None
+
+
+TOKENS = st.sampled_from(
+    ["a", "b", '"a"', "'x'", "'y'", "=", "=", "(", ")", "AND", "and", "IS NOT NULL", "IS", "NOT", "OR"]
+)
+
+
+@given(
+    st.lists(TOKENS, min_size=1, max_size=12).map(" ".join),
+    st.dictionaries(st.sampled_from(["a", "b"]), st.sampled_from("xy")),
+)
+@example("( a = 'x' AND ( 'x' = a ) )", {"a": "x"})
+def test_a_selector_that_is_a_matcher_selects_what_the_matcher_means(text: str, fields: dict[str, str]) -> None:
+    matcher = ContentMatcher.of_queue(declared(text))
+    try:
+        selector = Selector(text, "ticker")
+    except ConfigError:
+        return  # nobody can read such a queue
+    if matcher is not None:
+        means = matcher.selector("Symbol")
+        record = Record(0, 0, 0, b"k", b"v", tuple((name, value.encode()) for name, value in fields.items()))
+        assert selector.matches(record) == (means is None or Selector(means, "ticker").matches(record))
 
 
 def test_a_queue_without_a_key_header_has_no_matcher() -> None:
