@@ -15,6 +15,7 @@ __all__ = ["SettingStore"]
 
 logger = logging.getLogger("lvq_kafka.settings")
 
+_MOST_TOLD = 10  # unreadable settings logged individually
 _SPARED = "declaring a queue needs no such right."
 
 
@@ -38,6 +39,7 @@ class SettingStore:
             Unauthorized: this user may not read the topic.
         """
         table, found = self._topic.read().table, []
+        left_out: list[ConfigError] = []
         for key in table.key_range():
             if (value := table.value(key)) is not None:
                 try:
@@ -45,7 +47,11 @@ class SettingStore:
                 except ConfigError as error:
                     if key not in self._left_out:
                         self._left_out.add(key)
-                        logger.warning("left out: %s", error)
+                        left_out.append(error)
+        for unreadable in left_out[:_MOST_TOLD]:
+            logger.warning("left out: %s", unreadable)
+        if len(left_out) > _MOST_TOLD:
+            logger.warning("left out: %d more settings that cannot be read", len(left_out) - _MOST_TOLD)
         return found
 
     def put(self, setting: AddressSetting) -> None:

@@ -73,6 +73,18 @@ class TestSettings:
         assert settings.delete("bad")
         assert settings.delete("\udcff"), "it is named so in the list of what cannot be read"
 
+    def test_of_many_unreadable_settings_a_few_are_named_and_the_others_counted(
+        self, memory_cluster: MemoryCluster, settings: AddressSettings, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        settings.set("stock.#", KEY)
+        writer = memory_cluster.writer()
+        for number in range(1_000):
+            writer.append(SETTINGS_TOPIC, b"%d" % number, b"{").result(5)
+        with caplog.at_level(logging.WARNING, "lvq_kafka.settings"):
+            assert settings.all() == settings.all() == {"stock.#": KEY}
+        assert len(caplog.records) == 11
+        assert caplog.records[-1].getMessage() == "left out: 990 more settings that cannot be read"
+
     @pytest.mark.parametrize("value", [None, 5, b"a"])
     def test_a_pattern_or_topic_that_is_no_text_is_refused(self, settings: AddressSettings, value: Any) -> None:
         settings.set("a", KEY)
