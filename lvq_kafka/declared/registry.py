@@ -117,7 +117,7 @@ class Registry:
         """Return whether the queue has exactly this definition, or had it before it was altered.
 
         Args:
-            planned: other queues, which are to be declared before it.
+            planned: other queues, which somebody will declare before it.
 
         Raises:
             QueueMismatch: it is declared with other properties, or another queue on its topic has another key header or

@@ -184,7 +184,7 @@ def _clauses_of(selector: str) -> dict[str, str | bool] | None:
 
 
 def _named_tokens(selector: str) -> list[tuple[str, str]] | None:
-    """Return the tokens of a selector with their kinds; None if there is one that no clause has.
+    """Return the tokens of a selector, with their kinds; None if no clause has one.
 
     Parentheses are left out: in a valid selector of clauses alone, they change nothing.
     """

@@ -321,7 +321,7 @@ def test_a_timeout_that_is_no_number_is_refused_and_changes_nothing(
 
 
 @pytest.mark.parametrize("disposition", ["released", RELEASED, Disposition(UNLIMITED)])
-def test_what_is_no_disposition_settles_nothing(session: Session, sender: Sender, disposition: Any) -> None:
+def test_a_disposition_of_another_kind_settles_nothing(session: Session, sender: Sender, disposition: Any) -> None:
     put(sender, "a")
     receiver = session.receiver("prices")
     message = receiver.fetch(10)
