@@ -146,7 +146,9 @@ def _run(
         for name, number in stats.not_carried.items():
             invocation.out.note(f"without their {name}: {count(number, 'message')}")
     if once and stats.left:
-        raise Complaint(f"{count(stats.left, 'message')} stayed in the source, which the destination cannot take.", BAD_DATA)
+        raise Complaint(
+            f"{count(stats.left, 'message')} stayed in the source, which the destination cannot take.", BAD_DATA
+        )
 
 
 def _counts(stats: BridgeStats) -> str:
