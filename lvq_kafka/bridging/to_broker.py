@@ -96,9 +96,11 @@ class ToBroker:
         with self._queue.consumer(max_in_work=_MOST) as consumer:
             self._link.start()
             try:
-                while not self._is_done(consumer):
-                    delivery = consumer.acquire(_LOOK) if self._wait_for_room() else None
-                    if delivery is not None:
+                idle = False
+                while not self._is_done(consumer, idle=idle):
+                    if not self._wait_for_room():
+                        idle = False
+                    elif not (idle := (delivery := consumer.acquire(_LOOK)) is None):
                         self._send(delivery)
             finally:
                 self._finish()
@@ -116,15 +118,19 @@ class ToBroker:
         has_link = self._attachment is not None and not self._probes
         return has_link and len(self._sent) < _MOST and self._bytes < _MOST_BYTES
 
-    def _is_done(self, consumer: Consumer[bytes]) -> bool:
-        """Return whether all that the queue held has been accepted, or refused at least once."""
+    def _is_done(self, consumer: Consumer[bytes], *, idle: bool) -> bool:
+        """Return whether all that the queue held has been accepted, or refused at least once.
+
+        Args:
+            idle: whether there was no message to take a moment ago; those that were refused wait to be tried again.
+        """
         if not self._once or self._attachment is None:
             return False
         stats = consumer.stats
         with self._changed:
-            return (
-                bool(stats.partitions) and not stats.catching_up and not stats.available + stats.gated + len(self._sent)
-            )
+            if not stats.partitions or stats.catching_up or stats.suspended or self._sent:
+                return False
+            return not stats.available or (idle and stats.available <= len(self._refusals))
 
     def _send(self, delivery: Delivery[bytes]) -> None:
         try:

@@ -325,6 +325,22 @@ def test_a_message_that_the_other_broker_rejects_stays_and_the_others_go_on(
     assert "stays in prices: the other broker answers rejected; trying again" in caplog.text
 
 
+def test_a_bridge_that_runs_once_ends_though_messages_were_not_accepted(
+    queue: LastValueQueue[bytes], links: list[PlayedLink]
+) -> None:
+    """One has no counterpart, and the other broker rejects one. Each was tried, and stays for the next bridge."""
+    with queue.producer() as producer:
+        producer.put("unfit", b"{", [("amqp-body", b"map")]).result()
+    fill(queue, "rejected", "a")
+    bridge = ToBroker(queue, ADDRESS, once=True)
+    with running(bridge, links, ends=True) as link:
+        link.listener.attached(1, "")
+        until(lambda: len(link.sent) == 2)
+        settle(link, 1, "rejected")
+        settle(link, 2)
+    assert (bridge.stats.copied, bridge.stats.left, queue.stats().depth) == (1, 2, 2)
+
+
 def test_messages_that_were_on_their_way_when_the_link_was_lost_are_sent_again_in_order(
     queue: LastValueQueue[bytes], links: list[PlayedLink]
 ) -> None:
