@@ -461,7 +461,7 @@ def stream_options(function: F) -> F:
 
     @wraps(function)
     def with_stream(*arguments: Any, **options: Any) -> Any:
-        stream = {name: options.pop(name) for name in ("every", "previous")}
+        stream = {name: options.pop(name) for name in ("every", "previous", "changed")}
         return function(*arguments, stream={name: value for name, value in stream.items() if value}, **options)
 
     options = [
@@ -472,6 +472,7 @@ def stream_options(function: F) -> F:
             help="Write changes at most every SECONDS: the newest values of the keys that have changed.",
         ),
         click.option("--previous", is_flag=True, help="Write each value with the one that it replaces."),
+        click.option("--changed", is_flag=True, help="Leave out a value that equals the one written last for its key."),
     ]
     return _decorated(cast(F, with_stream), options)
 

@@ -84,6 +84,8 @@ class Browser(QueueReader[V], Generic[V]):
             (R17).
         previous: add to each event the value that it replaces, as ``previous``: the last one that the browser returned
             for its key.
+        changed: leave out a value whose bytes are those of the value that the browser returned last for its key (R42);
+            see `Watch`.
         every: return events in batches, at most one in this many seconds; see `Watch`.
         follow: False ends the iteration at the end of the dump.
         undecodable: see `Undecodable`.
@@ -106,6 +108,7 @@ class Browser(QueueReader[V], Generic[V]):
         on_foreign_commits: OnForeignCommits = "refuse",
         refresh: float = 1.0,
         previous: bool = False,
+        changed: bool = False,
         every: float | None = None,
         follow: bool = True,
         undecodable: Undecodable = "raise",
@@ -131,20 +134,21 @@ class Browser(QueueReader[V], Generic[V]):
             since=self._start_positions,
             watch=watch,
         )
-        if previous and not definition.conflate:
-            raise ConfigError(
-                f"`previous` and a standard queue ({definition.name}, `conflate=False`) exclude each other: in it, no "
-                "message replaces another.",
-                options={"previous": True, "conflate": False},
-                hint="Leave `previous` out.",
-            )
+        for name in [name for name, given in (("previous", previous), ("changed", changed)) if given]:
+            if not definition.conflate:
+                raise ConfigError(
+                    f"`{name}` and a standard queue ({definition.name}, `conflate=False`) exclude each other: in it, "
+                    "no message replaces another.",
+                    options={name: True, "conflate": False},
+                    hint=f"Leave `{name}` out.",
+                )
         self._conflates = definition.conflate
         self._given_keys = GivenKeys.of(self._selection)
         self._consumed: ConsumedFilter | None = None
         if group is not None:
             self._consumed = ConsumedFilter(cluster, definition, group, on_foreign_commits)
         self._follow = follow
-        self._previous, self._every = previous, every
+        self._previous, self._changed, self._every = previous, changed, every
         self._first: Mapping[int, int] = {}  # offsets below which no record is selected
         self._since: Mapping[int, int] = {}  # offsets where reading starts
         self._given: dict[bytes, Record] = {}  # returned, and not known to be consumed
@@ -193,6 +197,7 @@ class Browser(QueueReader[V], Generic[V]):
             dump=self._dump_keys,
             to_event=self._to_event if self._conflates else self._to_message,
             previous=self._previous,
+            changed=self._changed,
             every=self._every,
             raw_on_error=self._raw_on_error,
         )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from hashlib import blake2b
+from secrets import token_bytes
 from typing import Any
 
 from lvq_kafka.core.latest.pending_keys import Cause
@@ -12,7 +14,9 @@ from lvq_kafka.core.log.records import Record
 from lvq_kafka.reading.entries import Deleted
 from lvq_kafka.reading.selection import Selection
 
-__all__ = ["GivenKeys", "KnownValues"]
+__all__ = ["GivenKeys", "KnownValues", "ReturnedValues"]
+
+_DIGEST = 16  # bytes
 
 
 class GivenKeys:
@@ -82,3 +86,44 @@ class KnownValues:
         elif there:
             del given[key]
         return old, there
+
+
+class ReturnedValues:
+    """The value that a listener was returned last for each key (R42).
+
+    It keeps short values, and digests of longer ones: some 150 bytes for each key that has a value. The digests have a
+    secret key, so nobody can write two values that have the same one.
+
+    Args:
+        all_known: whether the listener has no values but those that it was returned.
+    """
+
+    def __init__(self, *, all_known: bool) -> None:
+        self._all_known = all_known
+        self._returned: dict[bytes, bytes | None] = {}  # None: something that equals no value
+        self._digest = blake2b(digest_size=_DIGEST, key=token_bytes(_DIGEST))
+
+    def changes(self, key: bytes, record: Record | None) -> bool:
+        """Note the next event of a key, with its record or None.
+
+        Return whether it changes what the listener has.
+        """
+        returned = self._returned
+        if record is None:
+            there = key in returned
+            returned.pop(key, None)
+            return there or not self._all_known
+        value = record.value
+        assert value is not None
+        if len(value) >= _DIGEST:  # of this length, only digests
+            digest = self._digest.copy()  # twice as fast as a new one
+            digest.update(value)
+            value = digest.digest()
+        if returned.get(key) == value:
+            return False
+        returned[key] = value
+        return True
+
+    def spoil(self, key: bytes) -> None:
+        """Note that a value could not be returned: whatever comes next changes something."""
+        self._returned[key] = None

@@ -218,6 +218,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         dump: bool = False,
         since: Resumable | None = None,
         previous: bool = False,
+        changed: bool = False,
         every: float | None = None,
         **selection: Unpack[SelectionOptions[V]],
     ) -> Watch[V]:
@@ -235,6 +236,8 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
                 further back.
             previous: add to each event the value that it replaces, as ``previous``. This needs memory for a second
                 table, and making the watch takes a copy of it.
+            changed: leave out a value whose bytes are those of the value that this watch returned last for its key
+                (R42). This needs some 150 bytes for each key that the watch has returned.
             every: return events in batches, at most one in this many seconds.
             selection: what to report, among what the view holds; see `SelectionOptions`.
 
@@ -261,6 +264,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
             dump=partial(self._listing.keys, among=chosen.keys) if dump else None,
             selection=chosen,
             previous=previous,
+            changed=changed,
             every=every,
             raw_on_error=self._raw_on_error,
         )
@@ -309,6 +313,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         callback: Callable[[Event[V]], object],
         *,
         previous: bool = False,
+        changed: bool = False,
         every: float | None = None,
         **selection: Unpack[SelectionOptions[V]],
     ) -> Callable[[], None]:
@@ -319,6 +324,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         Args:
             callback: called with each event.
             previous: as for `watch`.
+            changed: as for `watch`.
             every: as for `watch`.
             selection: what to report, as for `watch`.
 
@@ -326,7 +332,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
             ConfigError: the callback is not a plain function of one argument, or as for `watch`.
         """
         function("callback", callback, "event", hint="In asyncio: async for event in view.watch().", classes=False)
-        watch = self.watch(previous=previous, every=every, **selection)
+        watch = self.watch(previous=previous, changed=changed, every=every, **selection)
         self._callbacks.append(watch)
         Thread(target=_call_back, args=(watch, callback), name=f"lvq-callback-{self._topic}", daemon=True).start()
 

@@ -18,12 +18,14 @@ from lvq_kafka.core.text.validation import durations, waiting
 from lvq_kafka.errors import Closed, DecodeError, LVQError
 from lvq_kafka.reading.entries import Deleted, EndOfDump, Entry, Event, Replacement, to_entry
 from lvq_kafka.reading.follower import Follower
-from lvq_kafka.reading.given_values import GivenKeys, KnownValues
+from lvq_kafka.reading.given_values import GivenKeys, KnownValues, ReturnedValues
 from lvq_kafka.reading.selection import Selection
 from lvq_kafka.runtime.aio import Share, in_thread
 from lvq_kafka.runtime.forking import Bound
 
 __all__ = ["Watch"]
+
+_SOME = 1024  # keys without an event that are passed over at once, which takes 1 to 3 ms
 
 ToEvent = Callable[[bytes, Record | None, bool, Cause | None], Record | Deleted | None]
 """Returns the event for a key, or None for no event.
@@ -50,6 +52,9 @@ class Watch(Bound, Generic[V]):
     its key. Before the watch has returned one, it is the value at the moment when the watch was made, if that is
     selected; with a dump, there is none. It needs memory for the values of all these keys.
 
+    With ``changed``, a value is no event if its bytes are those of the value that this watch returned last for its key
+    (R42). Headers, times and positions do not count. It needs some 150 bytes for each key that the watch has returned.
+
     Iterate with ``for`` or ``async for``; `poll` waits with a limit. While events are ready, ``async for`` lets other
     tasks run every millisecond. Iteration ends when the watch, or the reader that it watches, is closed, and raises
     `ReaderFailed` if that reader has failed.
@@ -67,6 +72,7 @@ class Watch(Bound, Generic[V]):
         dump: Callable[[NewestRecords], Sequence[bytes]] | None = None,
         to_event: ToEvent | None = None,
         previous: bool = False,
+        changed: bool = False,
         every: float | None = None,
         raw_on_error: bool = False,
     ) -> None:
@@ -92,6 +98,8 @@ class Watch(Bound, Generic[V]):
         self._pace = None if every is None else Pace(every, self._shared.clock)
         self._previous = previous
         self._known: KnownValues | None = None
+        self._returned = ReturnedValues(all_known=self._in_dump) if changed else None
+        self._looking = False  # for an event, among keys that have none
         self._share = Share()
         if not self._in_dump:
             self.subscribe()
@@ -221,7 +229,7 @@ class Watch(Bound, Generic[V]):
         found = None
         while found is None and not self._ended():
             left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
+            if left is not None and left <= 0 and not self._looking:
                 return None
             self._shared.notifier.changed.wait(self._until_batch(left))
             found = self._next()
@@ -229,6 +237,8 @@ class Watch(Bound, Generic[V]):
 
     def _until_batch(self, left: float | None) -> float | None:
         """Return the seconds to wait for a change, or for the time of a batch. The lock is held."""
+        if self._looking:
+            return 0.0
         if self._pace is None or self._pending is None or not self._pending.at_pause:
             return left
         return self._pace.left if left is None else min(left, self._pace.left)
@@ -241,10 +251,15 @@ class Watch(Bound, Generic[V]):
         return events
 
     def _next(self) -> Record | Deleted | EndOfDump | None:
-        """Return the next undecoded event, or None. The lock is held."""
+        """Return the next undecoded event, or None. The lock is held.
+
+        Keys that have no event are passed over, only some at a time: others need the lock. ``_looking`` is true
+        if there are more.
+        """
         catch_up = self._shared.catch_up
         if self._shared.timed:
             self._shared.pass_time()
+        self._looking, passed = False, 0
         while True:
             values = catch_up.values
             if values is not catch_up.replay.values or self._closed:
@@ -271,8 +286,12 @@ class Watch(Bound, Generic[V]):
             cause = pending.pop_cause(key) if record is None else None
             matches = self._matches is None or record is None or self._judge(record)
             event = self._to_event(key, record, matches, cause)
-            if event is not None and (not self._in_dump or self._is_for_the_dump(key, event)):
+            if event is not None and self._is_news(key, event):
                 return event
+            passed += 1
+            if passed == _SOME:
+                self._looking = True
+                return None
 
     def _judge(self, record: Record) -> bool:
         """Judge a record, without the lock: this may take long, and call other code."""
@@ -282,6 +301,12 @@ class Watch(Bound, Generic[V]):
             return self._matches(record)
         finally:
             self._shared.lock.acquire()
+
+    def _is_news(self, key: bytes, event: Record | Deleted) -> bool:
+        """Return whether to return an event, which counts as returned then."""
+        if self._in_dump and not self._is_for_the_dump(key, event):
+            return False
+        return self._returned is None or self._returned.changes(key, event if isinstance(event, Record) else None)
 
     def _is_for_the_dump(self, key: bytes, event: Record | Deleted) -> bool:
         """Return whether an event precedes the end of the dump.
@@ -302,18 +327,27 @@ class Watch(Bound, Generic[V]):
         if self._known is not None and not isinstance(found, EndOfDump):
             return self._decode_with_previous(found, self._known)
         if isinstance(found, Record):
-            return self._entry(found)
+            return self._returned_entry(found)
         return found
 
     def _entry(self, record: Record) -> Entry[V]:
         return to_entry(record, self._topic, self._codec, raw_on_error=self._raw_on_error)
+
+    def _returned_entry(self, record: Record) -> Entry[V]:
+        try:
+            return self._entry(record)
+        except DecodeError:
+            if self._returned is not None and record.key is not None:
+                with self._shared.lock:
+                    self._returned.spoil(record.key)
+            raise
 
     def _decode_with_previous(self, found: Record | Deleted, known: KnownValues) -> Event[V]:
         if isinstance(found, Deleted):
             return replace(found, previous=self._old(*known.replace(encode_key(found.key), None)))
         assert found.key is not None
         previous = self._old(*known.replace(found.key, found))
-        entry = self._entry(found)
+        entry = self._returned_entry(found)
         return Replacement(entry.key, entry.value, entry.position, entry.timestamp, entry.headers, previous)
 
     def _old(self, record: Record | None, given: bool) -> Entry[V] | None:

@@ -115,9 +115,10 @@ def test_a_method_that_needs_one_value_for_each_key_names_the_browser(memory_clu
     with pytest.raises(ConfigError, match=r"jobs is a standard queue.*queue\.browser\(\)") as caught:
         queue.view()
     assert caught.value.options == ("conflate",)
-    with pytest.raises(ConfigError, match="previous=True") as caught:
-        queue.browser(previous=True)
-    assert caught.value.options == ("previous", "conflate")
+    for name in ("previous", "changed"):
+        with pytest.raises(ConfigError, match=f"{name}=True") as caught:
+            queue.browser(**{name: True})  # type: ignore[arg-type]
+        assert caught.value.options == (name, "conflate")
 
 
 def test_a_browser_selects_by_key_header_value_and_time(memory_cluster: MemoryCluster) -> None:

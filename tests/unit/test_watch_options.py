@@ -1,4 +1,4 @@
-"""Watches that return previous values, or events in batches."""
+"""Watches that return previous values, only values that differ, or events in batches."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue, View, Watch
 from lvq_kafka.errors import ConfigError, DecodeError
+from lvq_kafka.reading import watch as watch_module
 from lvq_kafka.testing import MemoryCluster
 from tests.waiting import eventually
 
@@ -128,6 +129,161 @@ class TestPrevious:
         assert type(entry) is Entry
         assert entry.previous is None
         assert watch._known is None
+
+
+class TestChanged:
+    def test_r42_a_value_that_equals_the_one_returned_last_is_no_event(self, changing: Changing) -> None:
+        watch = changing.view.watch(dump=True, changed=True)
+        assert len(watch.drain()) == 4
+        changing.write(("a", "a0"), ("b", "b1"))
+        assert values(watch.drain()) == ["b1"]
+        changing.write(("b", "b1"), ("c", "c0"))
+        assert watch.drain() == []
+
+    def test_r42_a_change_and_back_is_silent_only_if_the_watch_returned_the_first(self, changing: Changing) -> None:
+        watch = changing.view.watch(dump=True, changed=True)
+        watch.drain()
+        changing.write(("a", "a1"), ("a", "a0"))
+        assert watch.drain() == [], "it slept, and has a0"
+        changing.write(("a", "a1"))
+        assert values(watch.drain()) == ["a1"]
+        changing.write(("a", "a0"))
+        assert values(watch.drain()) == ["a0"]
+        changing.write(("b", None), ("b", "b0"))
+        assert watch.drain() == []
+
+    def test_r42_without_a_dump_the_first_value_of_a_key_is_an_event(self, changing: Changing) -> None:
+        watch = changing.view.watch(changed=True)
+        changing.write(("a", "a0"))
+        assert values(watch.drain()) == ["a0"]
+        changing.write(("a", "a0"))
+        assert watch.drain() == []
+
+    def test_r42_a_delete_is_an_event_and_so_is_the_same_value_after_it(self, changing: Changing) -> None:
+        watch = changing.view.watch(dump=True, changed=True)
+        watch.drain()
+        changing.write(("a", None))
+        assert watch.drain() == [Deleted("a")]
+        changing.write(("a", None))
+        assert watch.drain() == [], "it has returned that the key is gone"
+        changing.write(("d", "d1"), ("d", None))
+        assert watch.drain() == [], "it never had it"
+        changing.write(("a", "a0"))
+        assert values(watch.drain()) == ["a0"]
+
+    def test_r42_without_a_dump_each_delete_is_an_event(self, changing: Changing) -> None:
+        """Its listener may have the value from somewhere else."""
+        watch = changing.view.watch(changed=True)
+        changing.write(("a", None))
+        assert watch.drain() == [Deleted("a")]
+        resumed = changing.view.watch(since={0: 0}, changed=True)
+        assert Deleted("a") in resumed.drain()
+
+    def test_r42_headers_do_not_count(
+        self, memory_cluster: MemoryCluster, queue: LastValueQueue[str], changing: Changing
+    ) -> None:
+        watch = changing.view.watch(dump=True, changed=True)
+        watch.drain()
+        memory_cluster.write("prices", b"a", b"a0", (("venue", b"NYSE"),))
+        changing.view.barrier()
+        assert watch.drain() == []
+
+    def test_r42_long_values_are_compared_too_and_only_their_digests_kept(self, changing: Changing) -> None:
+        watch = changing.view.watch(changed=True)
+        for value in ("x" * 15, "x" * 16, "x" * 17, "x" * 100_000, "x" * 99_999 + "y"):
+            changing.write(("a", value))
+            assert values(watch.drain()) == [value]
+            changing.write(("a", value))
+            assert watch.drain() == []
+        assert watch._returned is not None
+        assert max(len(kept or b"") for kept in watch._returned._returned.values()) == 16
+
+    def test_r42_it_forgets_keys_that_are_gone(self, changing: Changing) -> None:
+        watch = changing.view.watch(dump=True, changed=True)
+        watch.drain()
+        changing.write(("a", None), ("b", None), ("c", None))
+        watch.drain()
+        assert watch._returned is not None
+        assert not watch._returned._returned
+
+    def test_r42_a_value_that_left_the_selection_is_an_event_when_it_enters_again(self, changing: Changing) -> None:
+        watch = changing.view.watch(dump=True, changed=True, where=lambda entry: entry.value.endswith("0"))
+        watch.drain()
+        changing.write(("a", "a1"))
+        assert watch.drain() == [Deleted("a", left=True)]
+        changing.write(("a", "a0"))
+        assert values(watch.drain()) == ["a0"]
+
+    def test_r42_a_value_that_could_not_be_decoded_was_not_returned(self, changing: Changing) -> None:
+        watch = changing.view.watch(dump=True, changed=True)
+        watch.drain()
+        for _ in range(2):
+            changing.write(("a", b"\xff"))
+            with pytest.raises(DecodeError):
+                watch.poll(10)
+        changing.write(("a", "a0"))
+        assert values(watch.drain()) == ["a0"]
+        changing.write(("a", b"\xff"))
+        with pytest.raises(DecodeError):
+            watch.poll(10)
+        changing.write(("a", None))
+        assert watch.drain() == [Deleted("a")]
+
+    def test_r42_the_previous_value_is_still_the_one_returned_last(self, changing: Changing) -> None:
+        watch = changing.view.watch(dump=True, changed=True, previous=True)
+        watch.drain()
+        changing.write(("a", "a0"))
+        changing.write(("a", "a1"), ("b", None))
+        assert with_previous(watch.drain()) == ["a0>a1", "b0>-b"]
+
+    def test_r42_browsers_callbacks_and_async_loops_leave_it_out_too(
+        self, queue: LastValueQueue[str], changing: Changing
+    ) -> None:
+        seen: list[Any] = []
+        changing.view.on_change(seen.append, changed=True)
+
+        async def listen() -> list[Any]:
+            found: list[Any] = []
+            async for event in changing.view.watch(dump=True, changed=True):
+                found.append(event)
+                if isinstance(event, EndOfDump):
+                    changing.write(("a", "a0"), ("b", "b1"))
+                if len(found) == 5:
+                    return found
+            return []
+
+        with queue.browser(changed=True) as browser:
+            assert len(browser.drain()) == 4
+            assert values(asyncio.run(asyncio.wait_for(listen(), 10))) == ["a0", "b0", "c0", "b1"]
+            assert values(browser.drain()) == ["b1"]
+            changing.write(("a", "a0"), ("c", "c1"))
+            assert values(browser.drain()) == ["c1"]
+            eventually(lambda: values(seen) == ["a0", "b1", "c1"])
+
+    @pytest.mark.parametrize("how", ["poll", "loop", "async"])
+    def test_r42_keys_without_an_event_are_passed_over_some_at_a_time(
+        self, changing: Changing, monkeypatch: pytest.MonkeyPatch, how: str
+    ) -> None:
+        """Others get the lock, and tasks their turn, in between."""
+        monkeypatch.setattr(watch_module, "_SOME", 4)
+        same = [(str(number), "same") for number in range(30)]
+        changing.write(*same)
+        watch = changing.view.watch(dump=True, changed=True)
+        watch.drain()
+        changing.write(*same, ("a", "a1"))
+        found: Any = None
+        if how == "poll":
+            found = watch.poll(0.0)
+        elif how == "loop":
+            found = next(watch)
+        else:
+            found = asyncio.run(asyncio.wait_for(anext(watch), 10))
+        assert values([found]) == ["a1"]
+        changing.write(*same)
+        assert watch.poll(0.0) is None
+
+    def test_r42_it_costs_nothing_where_it_is_not_asked_for(self, changing: Changing) -> None:
+        assert changing.view.watch(dump=True)._returned is None
 
 
 class TestEvery:

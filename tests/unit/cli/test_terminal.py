@@ -54,6 +54,7 @@ def test_a_terminal_that_cannot_go_back_gets_the_changes_line_by_line() -> None:
         (["consume", "prices"], ["IBM.*MSFT.*MSFT"]),
         (["watch", "prices", "--json"], ['"event": "end-of-dump".*"key": "MSFT"']),
         (["watch", "prices", "--json", "--previous", "--every", "0.01"], ['"previous": {"key": "MSFT"']),
+        (["watch", "prices", "--json", "--changed"], ['"event": "end-of-dump".*"key": "MSFT"']),
         (["watch", "prices", "--since", '{"0": 1}'], [r"KEY.*MSFT.*following updates.*MSFT +4"]),
     ],
     ids=lambda part: part[0] if part[0].islower() else "",
