@@ -118,7 +118,7 @@ def _board(view: View[str], shown: dict[str, float]) -> Table:
     table = Table(title=f"prices · {view.state} · lag {view.lag}", title_justify="left", header_style="bold")
     for name, justify in (("ticker", "left"), ("close", "right"), ("", "left"), ("day", "left"), ("position", "left")):
         table.add_column(name, justify="right" if justify == "right" else "left")
-    for entry in view.range():
+    for entry in view.scan():
         price = float(entry.value)
         before = shown.get(entry.key, price)
         arrow = "[green]▲[/green]" if price > before else "[red]▼[/red]" if price < before else " "

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from lvq_kafka.core.latest.conditions import KeySelection
+from lvq_kafka.core.latest.sorted_keys import sorted_parts
 from lvq_kafka.core.latest.tables import NewestRecords
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.core.queue.ranking import Rank, Ranking
@@ -17,9 +17,6 @@ from lvq_kafka.runtime.header_warnings import HeaderWarnings
 __all__ = ["Listing"]
 
 logger = logging.getLogger("lvq_kafka.reader")
-
-_PART = 16_384  # rows sorted at once, which takes some 3 ms
-_SAMPLE = 4_096  # ranks that determine the bounds of the parts
 
 
 class Listing:
@@ -63,18 +60,5 @@ class Listing:
 
 
 def _by_rank(ranks: Sequence[Rank]) -> list[int]:
-    """Return the rows of these ranks in order; of the same rank, the first one first.
-
-    No step sorts many rows at once, except equal ones: meanwhile, no other thread would run.
-    """
-    key = ranks.__getitem__
-    if len(ranks) <= _PART:
-        return sorted(range(len(ranks)), key=key)
-    sample = sorted(ranks[:: len(ranks) // _SAMPLE + 1])
-    bounds = sample[:: max(1, len(sample) * _PART // len(ranks))]
-    parts: list[list[int]] = [[] for _ in range(len(bounds) + 1)]
-    for row, rank in enumerate(ranks):
-        parts[bisect_right(bounds, rank)].append(row)
-    for part in parts:
-        part.sort(key=key)
-    return list(chain.from_iterable(parts))
+    """Return the rows of these ranks in order; of the same rank, the first one first."""
+    return list(chain.from_iterable(sorted_parts(range(len(ranks)), ranks.__getitem__)))

@@ -13,6 +13,7 @@ from lvq_kafka.core.log.records import Record
 from lvq_kafka.errors import UnencodableKey
 from lvq_kafka.reading.entries import Entry, to_entry
 from lvq_kafka.reading.listing import Listing
+from lvq_kafka.reading.scan import KeyScan, key_bounds
 
 __all__ = ["CurrentValues", "Snapshot"]
 
@@ -103,27 +104,23 @@ class CurrentValues(Mapping[str, V]):
         raw = self._raw_on_error
         return [to_entry(record, self._topic, self._codec, raw_on_error=raw) for record in records]
 
-    def prefix(self, start: Key) -> list[Entry[V]]:
-        """Return the entries whose key begins with ``start``, in byte order of their keys."""
-        low = encode_key(start)
-        return self._range(low, _after_prefix(low))
+    def scan(self, *, prefix: Key | None = None, start: Key | None = None, stop: Key | None = None) -> KeyScan[V]:
+        """Return the entries of a range of keys, in byte order of their keys.
 
-    def range(self, start: Key = b"", stop: Key | None = None) -> list[Entry[V]]:
-        """Return the entries from ``start`` up to, but excluding, ``stop``, in byte order of keys."""
-        return self._range(encode_key(start), None if stop is None else encode_key(stop))
+        All are of one moment. Values are decoded when they are reached.
 
-    def _range(self, start: bytes, stop: bytes | None) -> list[Entry[V]]:
+        Args:
+            prefix: only keys that begin with this text.
+            start: no key before this one.
+            stop: only keys before this one.
+
+        Raises:
+            UnencodableKey: one of these cannot be a key, or a part of one.
+        """
+        low, high = key_bounds(prefix, start, stop)
         with self._source.lock:
-            table = self._source.current_whole()
-            records = [table.record(key) for key in table.key_range(start, stop)]
-        raw = self._raw_on_error
-        return [to_entry(record, self._topic, self._codec, raw_on_error=raw) for record in records if record]
-
-
-def _after_prefix(prefix: bytes) -> bytes | None:
-    """Return the first key after all keys with the prefix; None if there is no such bound."""
-    stem = prefix.rstrip(b"\xff")
-    return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
+            found = self._source.current_whole().scan(low, high)
+        return KeyScan(found, self._topic, self._codec, raw_on_error=self._raw_on_error)
 
 
 class _Frozen:

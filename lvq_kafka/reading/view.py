@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar, Unpack
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.core.facts import Position
+from lvq_kafka.core.log.keys import Key
 from lvq_kafka.core.queue.definition import QueueDefinition, time_rule
 from lvq_kafka.core.queue.standard import check_mapping
 from lvq_kafka.core.text.validation import function, instance, unfinished
@@ -23,6 +24,7 @@ from lvq_kafka.reading.entries import EndOfDump, Event
 from lvq_kafka.reading.listing import Listing
 from lvq_kafka.reading.queue_reader import QueueReader
 from lvq_kafka.reading.resuming import Resumable, ResumePoint, changed_since
+from lvq_kafka.reading.scan import KeyScan
 from lvq_kafka.reading.selection import Selection, SelectionOptions
 from lvq_kafka.reading.snapshot import CurrentValues, Snapshot
 from lvq_kafka.reading.watch import Watch
@@ -210,6 +212,12 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
     async def snapshot_async(self) -> Snapshot[V]:
         """Like `snapshot`, for asyncio: with very many keys the copy takes a moment."""
         return await in_thread(self.snapshot)
+
+    async def scan_async(
+        self, *, prefix: Key | None = None, start: Key | None = None, stop: Key | None = None
+    ) -> KeyScan[V]:
+        """Like `scan`, for asyncio: in memory, the first one sorts the keys."""
+        return await in_thread(partial(self.scan, prefix=prefix, start=start, stop=stop))
 
     @refuse_unknown()
     def watch(

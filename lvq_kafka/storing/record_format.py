@@ -31,6 +31,7 @@ __all__ = [
     "pack_records",
     "pack_rivals",
     "pack_time",
+    "stem_of",
     "unpack_aside",
     "unpack_headers",
     "unpack_rivals",
@@ -96,9 +97,16 @@ def is_long(key: bytes | memoryview) -> bool:
     return len(key) > _SHORT + 1
 
 
+def stem_of(packed: bytes | memoryview) -> bytes:
+    """Return the beginning of a long key that is in its packed one."""
+    return bytes(packed[len(_BEGIN) : len(_BEGIN) + _SHORT])
+
+
 def bounds(start: bytes, stop: bytes | None) -> tuple[bytes, bytes | None]:
-    """Return packed keys between which all keys of a range are; the last one is included."""
-    return _BEGIN + start[:_SHORT], None if stop is None else _BEGIN + stop[:_SHORT] + b"\xff" * 33
+    """Return packed keys between which all keys of a range are; the last one is excluded."""
+    if stop is None:
+        return _BEGIN + start[:_SHORT], None
+    return _BEGIN + start[:_SHORT], _BEGIN + stop if len(stop) <= _SHORT else _BEGIN + stop[:_SHORT] + b"\xff" * 33
 
 
 def pack_time(moment: int) -> bytes:

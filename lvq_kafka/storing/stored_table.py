@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress, count
+from itertools import compress, count, islice, starmap
 from operator import itemgetter
 from typing import TYPE_CHECKING, Self
 from weakref import ref
@@ -24,6 +24,7 @@ from lvq_kafka.storing.record_format import (
     pack_key,
     pack_records,
     pack_time,
+    stem_of,
     unpack_headers,
     unpack_time,
     unpack_value,
@@ -33,7 +34,7 @@ from lvq_kafka.storing.value_file import EXPIRIES, RECORDS, Pages, ValueFile
 if TYPE_CHECKING:
     from lvq_kafka.storing.value_file import Txn
 
-__all__ = ["StoredExpiringTable", "StoredTable"]
+__all__ = ["StoredExpiringTable", "StoredRange", "StoredTable"]
 
 _TIME = 8  # bytes
 
@@ -149,19 +150,41 @@ class StoredTable(Bound):
             if data is not None:
                 yield self._record(key, data)
 
-    def key_range(self, start: bytes = b"", stop: bytes | None = None) -> list[bytes]:
+    def key_range(self, start: bytes = b"", stop: bytes | None = None, most: int | None = None) -> list[bytes]:
         """See `NewestRecords.key_range`."""
+        return list(StoredRange(self, start, stop, most).keys())
+
+    def scan(self, start: bytes = b"", stop: bytes | None = None, most: int | None = None) -> StoredRange:
+        """See `NewestRecords.scan`."""
+        return StoredRange(self.copy() if self._source is self._file else self, start, stop, most)
+
+    def walk(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, memoryview]]:
+        """Yield the keys of a range, in byte order, and their records as they are stored."""
         low, high = bounds(start, stop)
-        found, long, cursor = [], False, self._source.txn.cursor(self._records)
-        if cursor.set_range(low):
-            for packed, data in cursor:
-                if high is not None and bytes(packed) > high:
-                    break
-                key = key_of(packed, data)
-                if start <= key and (stop is None or key < stop):
-                    long = long or is_long(packed)
-                    found.append(key)
-        return sorted(found) if long else found
+        cursor = self._source.txn.cursor(self._records)
+        if not cursor.set_range(low):
+            return
+        alike: list[tuple[bytes, memoryview]] = []  # long keys that begin alike, and are in any order
+        begin = b""
+        for packed, data in cursor:
+            if high is not None and bytes(packed) >= high:
+                break
+            key = key_of(packed, data)
+            if alike and not key.startswith(begin):
+                yield from sorted(alike, key=itemgetter(0))
+                alike.clear()
+            if not start <= key or not (stop is None or key < stop):
+                continue
+            if is_long(packed):
+                begin = stem_of(packed)
+                alike.append((key, data))
+            else:
+                yield key, data
+        yield from sorted(alike, key=itemgetter(0))
+
+    def record_of(self, key: bytes, data: memoryview) -> Record:
+        """Return a record that `walk` has yielded."""
+        return self._record(key, data)
 
     def copy(self) -> Self:
         """Return a cut of the file, which later commits do not change."""
@@ -311,6 +334,36 @@ class StoredTable(Bound):
 
     def _remove(self, txn: Txn, packed: bytes) -> bool:
         return txn.delete(packed, db=self._records)
+
+
+class StoredRange:
+    """`KeyRange` of a table in a file, which is read by a cursor."""
+
+    def __init__(self, table: StoredTable, start: bytes, stop: bytes | None, most: int | None) -> None:
+        self._table = table
+        self._bounds = start, stop
+        self._most = most
+
+    def _walk(self) -> Iterator[tuple[bytes, memoryview]]:
+        return islice(self._table.walk(*self._bounds), self._most)
+
+    def __len__(self) -> int:
+        if self._bounds == (b"", None) and self._most is None:
+            return len(self._table)
+        return sum(1 for _ in self._walk())
+
+    def keys(self) -> Iterator[bytes]:
+        """See `KeyRange.keys`."""
+        return map(itemgetter(0), self._walk())
+
+    def records(self) -> Iterator[Record]:
+        """See `KeyRange.records`."""
+        return starmap(self._table.record_of, self._walk())
+
+    def headers(self) -> Iterator[tuple[bytes, Headers]]:
+        """See `KeyRange.headers`."""
+        for key, data in self._walk():
+            yield key, unpack_headers(data, key, self._table.key_header)
 
 
 class StoredExpiringTable(StoredTable):

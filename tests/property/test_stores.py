@@ -146,13 +146,25 @@ def assert_same(memory: ComposedFold, disk: ComposedFold, orders: Sequence[Order
     keys = list(mine.keys())
     assert list(mine.headers(keys)) == list(other.headers(keys))
     assert mine.newest([*KEYS, b"none"]) == other.newest([*KEYS, b"none"])
+    all_keys, records = list(mine.keys()), {record.key: record for record in mine.records()}
     for start in (b"", b"a", LONG, LONG + b"b"):
         for stop in (None, b"b", LONG, LONG + b"az", b"\xff"):
-            assert mine.key_range(start, stop) == other.key_range(start, stop)
+            keys = mine.key_range(start, stop)
+            assert keys == other.key_range(start, stop) == sorted(k for k in all_keys if in_range(k, start, stop))
+            scans = mine.scan(start, stop), other.scan(start, stop)
+            assert [len(scan) for scan in scans] == [len(keys)] * 2
+            assert [list(scan.keys()) for scan in scans] == [keys] * 2
+            assert list(scans[0].records()) == list(scans[1].records()) == list(map(records.__getitem__, keys))
+            assert list(scans[0].headers()) == list(scans[1].headers()) == list(zip(keys, mine.headers(keys)))
+            assert [list(table.scan(start, stop, 2).keys()) for table in (mine, other)] == [keys[:2]] * 2
     assert asdict(memory.store.stats) == asdict(disk.store.stats)
     assert memory.store.progress.positions == disk.store.progress.positions
     assert sorted(memory.store.split_keys) == sorted(disk.store.split_keys)
     assert memory.store.needs_reread == disk.store.needs_reread
+
+
+def in_range(key: bytes, start: bytes, stop: bytes | None) -> bool:
+    return start <= key and (stop is None or key < stop)
 
 
 def sets(changes: Changes | None) -> tuple[set[bytes], ...] | None:
@@ -167,7 +179,7 @@ def test_a_store_holds_and_reports_what_memory_does(
     log, memory = Log(partitions), compose(queue, partitions, selecting=selecting)
     with TemporaryDirectory(prefix="lvq-stores-") as folder:
         disk = OnDisk(Path(folder) / "values.lmdb", queue, partitions, selecting=selecting)
-        now, cut = log.now, None
+        now, cut, scans = log.now, None, []
         orders: list[Order] = ["tail", "in-place"]
         steps = data.draw(st.lists(st.sampled_from(STEPS), max_size=12))
         for step in steps:
@@ -208,8 +220,11 @@ def test_a_store_holds_and_reports_what_memory_does(
                 assert set(memory.store.grow(len(log.ends))) == set(disk.fold.store.grow(len(log.ends)))
             elif step == "cut":
                 cut = disk.fold.store.table.copy(), content(memory.store.table.copy(), orders)
+                scans = [fold.store.table.scan(b"", None) for fold in (memory, disk.fold)]
+                scanned = list(scans[0].records())
             disk.commit()
             assert_same(memory, disk.fold, orders)
             if cut is not None:
                 assert content(cut[0], list(cut[1])) == cut[1]
-        del cut
+                assert [list(scan.records()) for scan in scans] == [scanned] * 2
+        del cut, scans

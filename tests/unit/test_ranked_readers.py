@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue, Message, TopicSpec
-from lvq_kafka.reading import listing
+from lvq_kafka.core.latest import sorted_keys
 from lvq_kafka.testing import MemoryCluster
 
 
@@ -180,8 +180,8 @@ class TestSorted:
     def test_r20_long_dumps_are_sorted_in_parts(
         self, memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, spread: int
     ) -> None:
-        monkeypatch.setattr(listing, "_PART", 7)
-        monkeypatch.setattr(listing, "_SAMPLE", 20)
+        monkeypatch.setattr(sorted_keys, "_PART", 7)
+        monkeypatch.setattr(sorted_keys, "_SAMPLE", 20)
         queue = declare(memory_cluster, order="sorted")
         ranks = [str(number * 37 % spread) for number in range(100)]
         put(queue, *((str(number), rank) for number, rank in enumerate(ranks)))

@@ -522,7 +522,7 @@ def test_g8_a_snapshot_of_a_store_does_not_change_and_outlives_its_view(cluster:
     assert dict(snapshot) == {"a": "1", "b": "2"}
     with cluster.queue().view(store=place) as again:
         assert dict(again) == {"a": "3", "c": "4"}
-        assert [entry.key for entry in snapshot.prefix("")] == ["a", "b"]
+        assert [entry.key for entry in snapshot.scan(prefix="")] == ["a", "b"]
     assert cluster.begun == [{0: 0}, {0: 5}]
 
 

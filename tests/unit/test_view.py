@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from lvq_kafka import JSON, TEXT, Codec, Deleted, EndOfDump, Entry, LastValueQueue, Position, Producer, View
 from lvq_kafka.cluster import LogReader
+from lvq_kafka.core.log.records import header_value
 from lvq_kafka.errors import (
     BrokerUnavailable,
     CatchUpTimeout,
@@ -21,6 +24,7 @@ from lvq_kafka.errors import (
     ReaderFailed,
     TopicNotFound,
     TopicRecreated,
+    UnencodableKey,
 )
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.polling import before_polls
@@ -96,10 +100,50 @@ def test_ranges_and_prefixes_are_in_byte_order(queue: LastValueQueue[str], produ
     for key in ["b2", "a", "b1", "c", b"\xff\xff"]:
         producer.put(key, "v")
     with queue.view() as view:
-        assert [entry.key for entry in view.prefix("b")] == ["b1", "b2"]
-        assert [entry.key for entry in view.range("a", "b2")] == ["a", "b1"]
-        assert [entry.key for entry in view.prefix(b"\xff")] == ["\udcff\udcff"]
-        assert len(view.range()) == len(view.entries()) == 5
+        assert [entry.key for entry in view.scan(prefix="b")] == ["b1", "b2"]
+        assert [entry.key for entry in view.scan(start="a", stop="b2")] == ["a", "b1"]
+        assert [entry.key for entry in view.scan(prefix=b"\xff")] == ["\udcff\udcff"]
+        assert [entry.key for entry in view.scan(prefix="b", start="b2")] == ["b2"]
+        assert [entry.key for entry in view.scan(prefix="b", stop="b2")] == ["b1"]
+        assert len(view.scan(prefix="b", start="c")) == len(view.scan(start="c", stop="b")) == 0
+        assert len(view.scan()) == len(view.entries()) == 5
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["memory", "store"])
+def test_a_scan_is_of_one_moment_can_be_repeated_and_decodes_what_is_reached(
+    memory_cluster: MemoryCluster, queue: LastValueQueue[str], tmp_path: Path, *, stored: bool
+) -> None:
+    for key in "cab":
+        memory_cluster.write("prices", key.encode(), b"1", (("ticker", key.encode()), ("venue", b"NYSE")))
+    memory_cluster.write("prices", b"d", b"\xff")
+    with queue.view(store=tmp_path / "store" if stored else None) as view:
+        scan = view.scan(start="a")
+        reached = iter(scan)
+        assert next(reached).key == "a"
+        memory_cluster.write("prices", b"b", b"2")
+        memory_cluster.write("prices", b"c", None)
+        memory_cluster.write("prices", b"bb", b"2")
+        view.barrier()
+        assert [(entry.key, entry.value) for entry in islice(reached, 2)] == [("b", "1"), ("c", "1")]
+        with pytest.raises(DecodeError):
+            next(reached)
+        assert (list(scan.keys()), len(scan)) == (["a", "b", "c", "d"], 4)
+        assert [(key, header_value(headers, "venue")) for key, headers in scan.headers()] == [
+            *((key, b"NYSE") for key in "abc"),
+            ("d", None),
+        ]
+        assert list(view.scan().keys()) == ["a", "b", "bb", "d"]
+        assert list(view.snapshot().scan(start="b").keys()) == ["b", "bb", "d"]
+        assert list(asyncio.run(view.scan_async(prefix="b")).keys()) == ["b", "bb"]
+    assert next(iter(scan)).value == "1", "it outlives the view"
+    with pytest.raises(Closed):
+        view.scan()
+
+
+@pytest.mark.parametrize("name", ["prefix", "start", "stop"])
+def test_a_scan_refuses_what_cannot_be_a_key(queue: LastValueQueue[str], name: str) -> None:
+    with queue.view() as view, pytest.raises(UnencodableKey):
+        view.scan(**{name: 1.5})  # type: ignore[arg-type]
 
 
 def test_g7_a_barrier_makes_earlier_writes_visible(queue: LastValueQueue[str], producer: Producer[str]) -> None:

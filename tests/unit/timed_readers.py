@@ -16,7 +16,7 @@ def shown(view: View[str]) -> dict[str, str]:
     assert len(view) == len(values)
     assert set(view) == values.keys()
     assert {entry.key: entry.value for entry in view.entries()} == values
-    assert {entry.key: entry.value for entry in view.range()} == values
+    assert {entry.key: entry.value for entry in view.scan()} == values
     assert dict(view.snapshot()) == values
     for key in {"IBM", "MSFT", "SAP"} - values.keys():
         with pytest.raises(KeyError):

@@ -13,21 +13,21 @@ from __future__ import annotations
 
 import marshal
 from array import array
-from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, count, islice
 from operator import itemgetter
 from typing import Any, Self, TypeVar
 from weakref import ref
 
+from lvq_kafka.core.latest.sorted_keys import SortedKeys
 from lvq_kafka.core.log.records import Headers, RawHeaders, Record, RecordBatch
 from lvq_kafka.core.queue.ranking import Order
 
 T = TypeVar("T")
 
-__all__ = ["IMPLIED", "ColumnTable", "Columns", "KeyOrder", "pick"]
+__all__ = ["IMPLIED", "ColumnRange", "ColumnTable", "Columns", "KeyOrder", "pick"]
 
 Columns = tuple[list[int], list[int], list[bytes], list[bytes | None], list[RawHeaders]]
 """Offsets, timestamps, keys, values and headers of records of one partition."""
@@ -44,6 +44,7 @@ _NO_HEADERS, _KEY_HEADER, _OWN_HEADERS = 0, 1, 2  # the first is falsy
 _new_record = partial(tuple.__new__, Record)  # takes half the time of the constructor
 
 _PART = 16_384  # rows sorted at once, which takes some 3 ms
+_FEW = 10_000  # records that are taken from a table one by one, which takes some 10 ms
 
 
 class KeyOrder(list[bytes]):
@@ -74,7 +75,8 @@ class ColumnTable:
         self._flags = bytearray()
         self._own_headers: dict[int, bytes] = {}
         self._shared_flag: int | None = _NO_HEADERS  # the common flag of all slots, if any
-        self._sorted: list[bytes] | None = None
+        self._sorted: SortedKeys | None = None  # once it was scanned
+        self._moved: list[bytes] = []  # keys that came or went since then
         self._line: ref[KeyOrder] | None = None  # the last result of `keys`, while it is in use and unchanged
 
     def __getstate__(self) -> dict[str, Any]:
@@ -188,12 +190,39 @@ class ColumnTable:
             headers,
         )
 
-    def key_range(self, start: bytes = b"", stop: bytes | None = None) -> list[bytes]:
-        """Return the keys from ``start`` up to but not including ``stop``, in byte order."""
+    def key_range(self, start: bytes = b"", stop: bytes | None = None, most: int | None = None) -> list[bytes]:
+        """See `NewestRecords.key_range`.
+
+        The first call sorts the keys. From then on their order is kept, until many have come and gone without a scan.
+        """
+        moved = set(self._moved)
+        self._moved = []
         if self._sorted is None:
-            self._sorted = sorted(self.index)
-        low = bisect_left(self._sorted, start)
-        return self._sorted[low : None if stop is None else bisect_left(self._sorted, stop)]
+            self._sorted = SortedKeys(self.index)
+            return self._sorted.within(start, stop, most)
+        for key in moved:
+            if key in self.index:
+                self._sorted.add(key)
+            else:
+                self._sorted.discard(key)
+        return self._sorted.within(start, stop, most)
+
+    def scan(self, start: bytes = b"", stop: bytes | None = None, most: int | None = None) -> ColumnRange:
+        """See `NewestRecords.scan`."""
+        keys = self.key_range(start, stop, most)
+        if len(keys) <= _FEW:
+            return ColumnRange(keys, dict(zip(keys, map(self._there, keys))).__getitem__)
+        return ColumnRange(keys, self.copy()._there)
+
+    def _there(self, key: bytes) -> Record:
+        """Return the record of a key that is in the table."""
+        return self._record(key, self.index[key])
+
+    def _move(self, keys: Iterable[bytes]) -> None:
+        """Note that keys came or went, since the order of keys is kept."""
+        self._moved += keys
+        if len(self._moved) > len(self.index) // 4 + 4096:
+            self._sorted, self._moved = None, []
 
     def copy(self) -> Self:
         """Return a copy that shares only the values."""
@@ -206,6 +235,8 @@ class ColumnTable:
         twin.partition_of = self.partition_of[:]
         twin._flags = self._flags[:]
         twin._own_headers = dict(self._own_headers)
+        twin._sorted = None if self._sorted is None else self._sorted.copy()
+        twin._moved = self._moved[:]
         return twin
 
     # ---------------------------------------------------------------- writing
@@ -307,7 +338,9 @@ class ColumnTable:
             self._shared_flag = flag
         elif flag != self._shared_flag:
             self._shared_flag = None
-        self._sorted = self._line = None
+        self._line = None
+        if self._sorted is not None:
+            self._move(keys)
 
     def overwrite(self, slots: Sequence[int], columns: Columns) -> None:
         """Write newer records into the existing slots of their keys."""
@@ -339,6 +372,9 @@ class ColumnTable:
         """Remove keys; return how many were in the table. Their slots stay empty until `_compact`."""
         pop, values, own = self.index.pop, self._values, self._own_headers
         removed = 0
+        if self._sorted is not None:
+            keys = list(keys)
+            self._move(keys)
         for key in keys:
             slot = pop(key, None)
             if slot is not None:
@@ -346,7 +382,7 @@ class ColumnTable:
                 own.pop(slot, None)
                 removed += 1
         if removed:
-            self._sorted = self._line = None
+            self._line = None
             if len(values) > 2 * len(self.index) + 4096:
                 self._compact()
         return removed
@@ -363,6 +399,34 @@ class ColumnTable:
         self.partition_of = array("i", map(self.partition_of.__getitem__, slots))
         self._flags = bytearray(map(self._flags.__getitem__, slots))
         self.index.update(zip([key for key, _ in items], range(len(items))))  # an update keeps the order of a dict
+
+
+class ColumnRange:
+    """`KeyRange` of a table in memory.
+
+    Args:
+        keys: its keys, in order.
+        record: returns the record of each.
+    """
+
+    def __init__(self, keys: Sequence[bytes], record: Callable[[bytes], Record]) -> None:
+        self._keys = keys
+        self._record = record
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def keys(self) -> Iterator[bytes]:
+        """See `KeyRange.keys`."""
+        return iter(self._keys)
+
+    def records(self) -> Iterator[Record]:
+        """See `KeyRange.records`."""
+        return map(self._record, self._keys)
+
+    def headers(self) -> Iterator[tuple[bytes, Headers]]:
+        """See `KeyRange.headers`."""
+        return ((key, self._record(key).headers) for key in self._keys)
 
 
 def pick(rows: slice | list[int], columns: Columns) -> Columns:

@@ -17,6 +17,7 @@ from lvq_kafka.core.timing.expiry_times import ExpiryTimes
 __all__ = [
     "Contests",
     "ExpiringRecords",
+    "KeyRange",
     "NewestRecords",
     "RecordsAside",
     "SetAside",
@@ -33,6 +34,24 @@ Contests = MutableMapping[bytes, dict[int, Record]]
 
 A dict that was looked up is the caller's own: a change of it counts once it is assigned.
 """
+
+
+class KeyRange(Protocol):
+    """The newest records of a range of keys at one moment, in byte order of keys.
+
+    Nothing is read before it is asked for, and each use of it reads again.
+    """
+
+    def __len__(self) -> int: ...
+
+    def keys(self) -> Iterator[bytes]:
+        """Yield the keys."""
+
+    def records(self) -> Iterator[Record]:
+        """Yield the records."""
+
+    def headers(self) -> Iterator[tuple[bytes, Headers]]:
+        """Yield the keys with the headers of their records."""
 
 
 class NewestRecords(Protocol):
@@ -66,8 +85,17 @@ class NewestRecords(Protocol):
     def records(self, order: Order = "tail") -> Iterator[Record]:
         """Yield the newest record of every key, in queue order."""
 
-    def key_range(self, start: bytes = b"", stop: bytes | None = None) -> list[bytes]:
-        """Return the keys from ``start`` up to but not including ``stop``, in byte order."""
+    def key_range(self, start: bytes = b"", stop: bytes | None = None, most: int | None = None) -> list[bytes]:
+        """Return the keys from ``start`` up to but not including ``stop``.
+
+        They are in byte order, and at most ``most``.
+        """
+
+    def scan(self, start: bytes = b"", stop: bytes | None = None, most: int | None = None) -> KeyRange:
+        """Return the records of such keys as they are now.
+
+        Records applied later do not change it. If values expire, call `ValueStore.pass_time` first.
+        """
 
     def copy(self) -> Self:
         """Return a copy that records applied later do not change."""
