@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from lvq_kafka.core.text.base_errors import ConfigError
+from lvq_kafka.core.text.quoting import quoted
 
 __all__ = ["Depth", "Operation", "Position", "Resource", "Right", "Shortfall"]
+
+_PARTITION, _OFFSET = re.compile("[0-9]{1,10}"), re.compile("[0-9]{1,19}|-1")
 
 
 class Position(NamedTuple):
@@ -39,9 +42,9 @@ class Position(NamedTuple):
         """
         topic, _, rest = str(token).strip().partition("/")
         partition, _, offset = rest.partition("/")
-        if not (topic and partition.isdecimal() and (offset.isdecimal() or offset == "-1")):
+        if not topic or _PARTITION.fullmatch(partition) is None or _OFFSET.fullmatch(offset) is None:
             raise ConfigError(
-                f"{token!r} is not a position.", hint="Write it topic/partition/offset, for example prices/0/41."
+                f"{quoted(token)} is not a position.", hint="Write it topic/partition/offset, for example prices/0/41."
             )
         return cls(topic, int(partition), int(offset))
 

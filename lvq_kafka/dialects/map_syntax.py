@@ -5,8 +5,8 @@
     map    = "{" [ entry { "," entry } ] "}"        entry = (word | quoted) ":" value
     list   = "[" [ value { "," value } ] "]"        value = map | list | word | quoted
 
-A word has none of these marks, and no space or quote. It is a number, ``true``, ``false``, ``null``, or text. Quoted
-text may have escapes, as in JSON.
+A word has none of these marks, and no space or quote. It is a number, ``true``, ``false``, ``null``, or text, as which
+``007`` counts, too. Quoted text may have escapes, as in JSON.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _TOKEN = re.compile(
     | (?P<word>[^\s{}\[\]:,;'"]+))""",
     re.DOTALL | re.VERBOSE,
 )
-_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
+_WHOLE = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,17})")
+_NUMBER = re.compile(r"[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _CONSTANTS: Mapping[str, bool | None] = {"true": True, "false": False, "null": None}
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)

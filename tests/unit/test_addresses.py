@@ -90,6 +90,8 @@ def test_an_address_of_the_documents_is_what_it_is_when_it_is_written_and_read_a
         (OF_THE_DOCUMENTS[7], {"key_header": "k", "default_filters": DefaultFilters(replay_period=60)}),
         ("q?last-value-key=a&filter=price%20%3E%20100", {"selector": "price > 100"}),
         ("q?last-value-key=a+b", {"key_header": "a b"}),
+        ("q;{node:{x-declare:{arguments:{lvqKey:007, qpid.max_count:0050}}}}", {"key_header": "007"}),
+        ("q;{node:{x-declare:{arguments:{lvqKey:7, qpid.max_size:1e3}}}}", {"key_header": "7"}),
         ("q?last-value-key=a&ring-size=5", {"limits": Limits(messages=5, policy="ring")}),
         ('{"name": "q", "lvqKey": "k", "maximumMessageTtl": 60000}', {"ttl": Ttl(maximum=60.0)}),
         (
@@ -195,6 +197,8 @@ def test_a_replay_period_that_is_text_is_a_number() -> None:
         ('{"name": "q", "defaultFilters": {"a": {"x-qpid-replay-period": ["1", "2"]}}}', 15, "is not a number"),
         ('{"name": "q", "defaultFilters": "60"}', 15, "is not a map of filters"),
         ('{"name": "q", "lvqKey": "\\ud800"}', 25, "half a character"),
+        ('{"name": "q", "lvqKey": 1e3}', 15, "lvqKey=1000.0 is not a name"),
+        ("q;{node:{x-declare:{arguments:{lvqKey:99999999999999999999}}}}", 32, "is not a name"),
     ],
 )
 def test_an_error_in_an_address_names_the_part_and_its_place(text: str, column: int, says: str) -> None:

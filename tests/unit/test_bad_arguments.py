@@ -307,10 +307,15 @@ def test_an_argument_that_is_none_is_refused_by_name(opened: Opened, option: str
         assert not opened.delivery.settled, "nothing was done before"
 
 
-@pytest.mark.parametrize("bad", [None, 5, b"q/0/1", Position], ids=repr)
+@pytest.mark.parametrize(
+    "bad",
+    [None, 5, b"q/0/1", Position, f"q/0/{'9' * 5_000}", f"q/{'9' * 5_000}/0", "q/\N{FULLWIDTH DIGIT ONE}/2", "q/0/-2"],
+    ids=lambda bad: repr(bad)[:20],
+)
 def test_a_text_that_is_no_token_of_a_position_is_refused(bad: Any) -> None:
-    with pytest.raises(ConfigError, match="is not a position"):
+    with pytest.raises(ConfigError, match="is not a position") as caught:
         Position.parse(bad)
+    assert len(str(caught.value)) < 500
 
 
 @pytest.mark.parametrize("period", [1e12, 1e308])

@@ -209,7 +209,7 @@ def name_of_header(option: str, value: object) -> str:
     Raises:
         ConfigError: it is not text, or is in quotation marks, which would be part of the name.
     """
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
+    if isinstance(value, bool) or not isinstance(value, str | int):  # a fraction may have been written otherwise
         raise ConfigError(f"`{option}` is not a name.", options={option: value}, hint="Give text.")
     if _is_quoted(said := str(value)):
         raise ConfigError(f"`{option}` is in quotation marks.", options={option: value}, hint="Leave them out.")
