@@ -46,6 +46,7 @@ from lvq_kafka.producing.producer import Message, Producer, ProducerOptions
 from lvq_kafka.queue import Alteration, Declaration, LastValueQueue, queues
 from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.entries import Deleted, EndOfDump, Entry
+from lvq_kafka.reading.paging import Page
 from lvq_kafka.reading.scan import KeyScan
 from lvq_kafka.reading.selection import SelectionOptions
 from lvq_kafka.reading.snapshot import Snapshot
@@ -91,6 +92,7 @@ __all__ = [
     "Limits",
     "Message",
     "MessageTerms",
+    "Page",
     "PartitionStats",
     "Position",
     "Producer",

@@ -22,14 +22,14 @@ from lvq_kafka.core.text.validation import as_float
 from lvq_kafka.core.timing.log_time import MOST_AHEAD
 from lvq_kafka.errors import CatchUpTimeout, ConfigError, DataLoss, LVQError, TopicRecreated, TransportError
 from lvq_kafka.reading.entries import EndOfDump
+from lvq_kafka.reading.paging import TRUSTED, Page, check_queue, token_of
 from lvq_kafka.reading.snapshot import Snapshot
 
 __all__ = ["Resumable", "ResumePoint", "changed_since"]
 
-Resumable = Mapping[int, int] | EndOfDump | Snapshot[Any]
-"""The next offset of each partition, or an object that has them."""
+Resumable = Mapping[int, int] | EndOfDump | Snapshot[Any] | Page[Any] | str
+"""The next offset of each partition, an object that has them, or the token of a page."""
 
-_TRUSTED = 0.8  # of the retention; the rest allows for clocks that differ, and for the time that reading takes
 _POLL = 0.1  # seconds
 
 
@@ -45,18 +45,22 @@ class ResumePoint:
     as_of: float = 0.0
 
     @classmethod
-    def of(cls, since: Resumable) -> ResumePoint:
-        """Check where to resume.
+    def of(cls, since: Resumable, queue: str) -> ResumePoint:
+        """Check where to resume in a queue.
 
         Raises:
-            ConfigError: it is none of a `Resumable`.
+            ConfigError: it is none of a `Resumable`, or a page of another queue.
         """
+        if isinstance(since, Page | str):
+            token = token_of(since, "since")
+            check_queue(token, queue, "since")
+            return cls(token.offsets, token.topic_id, token.as_of)
         offsets: Any = since.offsets if isinstance(since, EndOfDump | Snapshot) else since
         if not isinstance(offsets, Mapping) or not offsets or not all(map(_whole, [*offsets, *offsets.values()])):
             raise ConfigError(
                 f"since={quoted(since)} has no offsets by partition.",
                 options=["since"],
-                hint="Give an EndOfDump, a snapshot, or their offsets.",
+                hint="Give an EndOfDump, a snapshot, or their offsets; or the last page, or its token.",
             )
         if isinstance(since, EndOfDump | Snapshot):
             as_of = as_float(since.as_of)
@@ -197,7 +201,7 @@ def changed_since(
     if cluster.topics.describe(topic).id != end.topic_id:
         raise TopicRecreated(f"The topic {topic} was re-created meanwhile.", topic=topic, hint="Begin with a dump.")
     lost = sorted(partition for partition, count in holes.items() if count)
-    if lost or time.monotonic() - began > (1 - _TRUSTED) / 2 * retention:
+    if lost or time.monotonic() - began > (1 - TRUSTED) / 2 * retention:
         _refuse(topic, lost, holes, retention)
     return changes.keys
 
@@ -227,7 +231,7 @@ def _young(
     with suppress(LVQError):  # a user who may not read the settings gets the safe assumption
         config = cluster.topics.config(topic)
         retention, stamped = delete_retention(config), config.get("message.timestamp.type") == "LogAppendTime"
-    horizon = cluster.now() - _TRUSTED * retention
+    horizon = cluster.now() - TRUSTED * retention
     if as_of >= horizon:
         return since, retention
     if not stamped:  # producers' times do not show when a delete was appended

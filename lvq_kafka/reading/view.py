@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from threading import Thread
@@ -13,18 +14,20 @@ from typing import Any, Generic, TypeVar, Unpack
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.core.facts import Position
-from lvq_kafka.core.log.keys import Key
+from lvq_kafka.core.latest.page_token import PageToken
+from lvq_kafka.core.log.keys import Key, encode_key
 from lvq_kafka.core.queue.definition import QueueDefinition, time_rule
 from lvq_kafka.core.queue.standard import check_mapping
-from lvq_kafka.core.text.validation import function, instance, unfinished
+from lvq_kafka.core.text.validation import at_least_one, function, instance, unfinished
 from lvq_kafka.declared.registry_watch import RegistryWatch
-from lvq_kafka.errors import ConfigError, DecodeError, LVQError
+from lvq_kafka.errors import ConfigError, DecodeError, LVQError, TopicRecreated
 from lvq_kafka.reading.catch_up_waiter import Limit, Timeout
-from lvq_kafka.reading.entries import EndOfDump, Event
+from lvq_kafka.reading.entries import EndOfDump, Event, to_entry
 from lvq_kafka.reading.listing import Listing
+from lvq_kafka.reading.paging import Page, check_age, check_prefix, check_queue, token_of
 from lvq_kafka.reading.queue_reader import QueueReader
 from lvq_kafka.reading.resuming import Resumable, ResumePoint, changed_since
-from lvq_kafka.reading.scan import KeyScan
+from lvq_kafka.reading.scan import KeyScan, key_bounds
 from lvq_kafka.reading.selection import Selection, SelectionOptions
 from lvq_kafka.reading.snapshot import CurrentValues, Snapshot
 from lvq_kafka.reading.watch import Watch
@@ -34,6 +37,8 @@ from lvq_kafka.runtime.keywords import refuse_unknown
 __all__ = ["View"]
 
 T = TypeVar("T")
+
+_LONGEST_PAGE = 1_000_000  # entries
 
 logger = logging.getLogger("lvq_kafka.view")
 
@@ -219,6 +224,76 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         """Like `scan`, for asyncio: in memory, the first one sorts the keys."""
         return await in_thread(partial(self.scan, prefix=prefix, start=start, stop=stop))
 
+    def page(self, after: Page[V] | str | None = None, *, limit: int = 100, prefix: Key | None = None) -> Page[V]:
+        """Return the first entries in byte order of keys, or those after a page.
+
+        Each page has the values that are current when it is made, by this view or one of another process. So the pages
+        together are of no one moment; but no value is older than the cut of the first one, and ``watch(since=page)``
+        with the last page returns all that has changed from that cut on (R34). A listener that applies both has what
+        the view has. Nothing is kept for the pages.
+
+        Args:
+            after: the page before, or its token; None for the first page.
+            limit: the greatest number of entries.
+            prefix: only keys that begin with this text. It holds for the pages that follow, too.
+
+        Raises:
+            ConfigError: ``limit`` is no positive number; ``after`` is no page, or one of another queue or prefix.
+            DataLoss: the first page is so old that a watch might miss deletes.
+            TopicRecreated: ``after`` is of another topic of this name.
+            CatchUpTimeout: this view did not get as far as the first page.
+            DecodeError: a value cannot be decoded.
+            ReaderFailed, Closed: the view no longer follows the queue.
+        """
+        return self._page(after, limit, prefix, Limit(self._catch_up_timeout))
+
+    async def page_async(
+        self, after: Page[V] | str | None = None, *, limit: int = 100, prefix: Key | None = None
+    ) -> Page[V]:
+        """Like `page`, for asyncio."""
+        waiting = Limit(self._catch_up_timeout)
+        return await in_thread(partial(self._page, after, limit, prefix, waiting), abort=waiting.give_up)
+
+    def _page(self, after: Page[V] | str | None, limit: int, prefix: Key | None, waiting: Limit) -> Page[V]:
+        at_least_one(_LONGEST_PAGE, limit=limit)
+        begun = None if after is None else token_of(after, "after")
+        if begun is not None:
+            self._check_page(begun, prefix, waiting)
+        with self._shared.lock:
+            table = self._shared.current_whole()
+            catch_up = self._shared.catch_up
+            token = begun or PageToken(
+                queue=self._definition.name,
+                topic_id=catch_up.topic_id,
+                as_of=self._shared.as_of,
+                offsets=dict(catch_up.values.progress.positions),
+                prefix=b"" if prefix is None else encode_key(prefix),
+                key=None,
+            )
+            begin = None if token.key is None else token.key + b"\0"  # the next key that there can be
+            records = list(table.scan(*key_bounds(token.prefix, begin, None), limit + 1).records())
+        last, shown = len(records) <= limit, records[:limit]
+        raw = self._raw_on_error
+        entries = [to_entry(record, self._topic, self._codec, raw_on_error=raw) for record in shown]
+        if shown:
+            token = replace(token, key=shown[-1].key)
+        return Page(entries, token.text, last)
+
+    def _check_page(self, token: PageToken, prefix: Key | None, waiting: Limit) -> None:
+        """Check that a page can follow, and wait until this view is as far as the first one."""
+        check_queue(token, self._definition.name, "after")
+        check_prefix(token, prefix)
+        self._follower.waiter.caught_up(waiting)
+        catch_up = self._shared.catch_up
+        if token.topic_id != catch_up.topic_id:
+            raise TopicRecreated(
+                f"The topic {self._topic} was re-created since the first page.",
+                topic=self._topic,
+                hint="Begin with the first page.",
+            )
+        check_age(token, catch_up.replay.absence.retention, self._cluster.now())
+        self._follower.waiter.reached(token.offsets, waiting)
+
     @refuse_unknown()
     def watch(
         self,
@@ -236,12 +311,13 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
             dump: return the current values first, as of the moment when the first one is requested, then `EndOfDump`,
                 with no gap before the updates (G4).
             since: resume where an earlier watch, of this process or another, had got to: an `EndOfDump`, a snapshot, or
-                the next offset of each partition. Instead of a dump, the watch begins with the keys that have changed
-                since, deletes included, then `EndOfDump`. It reads that part of the topic once more, at once. A key
-                that was added and deleted meanwhile, or that is not selected, may be reported as `Deleted` although the
-                earlier watch had never returned it. If messages of this queue may be scheduled, offsets alone do not
-                show which messages counted already; messages that have become due since are read from ``max_delay``
-                further back.
+                the next offset of each partition. Or follow pages, given the last one or its token; the watch then has
+                their prefix, unless it is given another. Instead of a dump, the watch begins with the keys that have
+                changed since, deletes included, then `EndOfDump`. It reads that part of the topic once more, at once. A
+                key that was added and deleted meanwhile, or that is not selected, may be reported as `Deleted` although
+                the earlier watch had never returned it. If messages of this queue may be scheduled, offsets alone do
+                not show which messages counted already; messages that have become due since are read from
+                ``max_delay`` further back.
             previous: add to each event the value that it replaces, as ``previous``. This needs memory for a second
                 table, and making the watch takes a copy of it.
             changed: leave out a value whose bytes are those of the value that this watch returned last for its key
@@ -265,6 +341,8 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
                 hint="Give one of them.",
             )
         point = None if since is None else self._resume_point(since)
+        if isinstance(since, Page | str) and selection.get("prefix") is None:
+            selection["prefix"] = token_of(since, "since").prefix or None
         chosen = Selection(self._topic, self._codec, raw_on_error=self._raw_on_error, **selection).of_what_is_read()
         watch = Watch(
             self._follower,
@@ -295,7 +373,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
                 options=["since", "ttl"],
                 hint="Begin with a dump.",
             )
-        point, limit = ResumePoint.of(since), Limit(self._catch_up_timeout)
+        point, limit = ResumePoint.of(since, self._definition.name), Limit(self._catch_up_timeout)
         if time_rule(self._definition).may_schedule:
             point.check_time(self._cluster, self._topic)
         self._follower.waiter.caught_up(limit)

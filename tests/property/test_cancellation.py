@@ -498,6 +498,7 @@ PLAYS: dict[str, list[Play]] = {
     "View.wait_caught_up_async": [view_waiting("wait_caught_up_async")],
     "View.barrier_async": [view_waiting("barrier_async")],
     "View.wait_for_async": [view_waiting("wait_for_async", "v/0/5")],
+    "View.page_async": [view_waiting("page_async")],
     "View.scan_async": [view_waiting("scan_async")],
     "View.snapshot_async": [view_waiting("snapshot_async")],
     "View.watch_async": [view_waiting("watch_async")],

@@ -79,6 +79,11 @@ def watched(cluster: MemoryCluster, **options: Any) -> object:
         return watch.poll(10) is not None
 
 
+def paged(cluster: MemoryCluster, **options: Any) -> object:
+    with filled(cluster).view() as view:
+        return len(view.page(**options).entries) == len(asyncio.run(view.page_async(**options)).entries) == 1
+
+
 def told(cluster: MemoryCluster, **options: Any) -> object:
     with filled(cluster).view() as view:
         view.on_change(print, **options)()
@@ -195,6 +200,7 @@ TABLE: dict[str, Row] = {
     "LastValueQueue.browser.replay_period": Row(0.0, LARGEST, lambda c, x: browsed(c, replay_period=x)),
     "LastValueQueue.browser.refresh": Row(0.0, LARGEST, lambda c, x: browsed(c, refresh=x)),
     "LastValueQueue.browser.every": Row(SMALLEST, math.inf, lambda c, x: browsed(c, every=x)),
+    "View.page.limit": Row(1, 1_000_000, lambda c, x: paged(c, limit=x)),
     "View.watch.every": Row(SMALLEST, math.inf, lambda c, x: watched(c, every=x)),
     "View.on_change.every": Row(SMALLEST, math.inf, lambda c, x: told(c, every=x)),
     "ConsumerOptions.max_in_work": Row(1, 2**63 - 1, lambda c, x: consumed(c, max_in_work=x)),
@@ -262,7 +268,7 @@ SAME = {
 """Classes that get their arguments from a method of the queue, and calls that take the same ones."""
 
 RESULTS = re.compile(
-    r"Stats$|Status$|^(Alteration|Change|Depth|EarlierTerms|EndOfDump|Entry|Shortfall|Snapshot|Tally|CommitMap|Cluster|Share)$"
+    r"Stats$|Status$|^(Alteration|Change|Depth|EarlierTerms|EndOfDump|Entry|Page|Shortfall|Snapshot|Tally|CommitMap|Cluster|Share)$"
 )
 """Classes that the library makes, and ports that it calls; no user gives them options."""
 

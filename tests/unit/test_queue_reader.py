@@ -50,8 +50,9 @@ def test_they_have_nothing_but_their_purpose_apart(kind: str) -> None:
 
     mapping = {"get", "items", "keys", "values", "entry", "entries", "scan"}
     assert public(View) - public(Browser) == mapping | {
-        *("wait_caught_up", "barrier", "wait_for", "snapshot", "watch", "on_change"),
-        *("wait_caught_up_async", "barrier_async", "wait_for_async", "scan_async", "snapshot_async", "watch_async"),
+        *("wait_caught_up", "barrier", "wait_for", "page", "snapshot", "watch", "on_change"),
+        *("wait_caught_up_async", "barrier_async", "wait_for_async", "watch_async"),
+        *("page_async", "scan_async", "snapshot_async"),
     }
     assert public(Browser) - public(View) == {"as_of", "drain", "refresh", "refresh_async", "poll"}
 
