@@ -44,6 +44,7 @@ from lvq_kafka.managing.queue_stats import PartitionStats, QueueStats
 from lvq_kafka.managing.reclaiming import Reclaim
 from lvq_kafka.producing.producer import Message, Producer, ProducerOptions
 from lvq_kafka.queue import Alteration, Declaration, LastValueQueue, queues
+from lvq_kafka.reading.attached_view import AttachedView, attach
 from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.entries import Deleted, EndOfDump, Entry
 from lvq_kafka.reading.paging import Page
@@ -62,6 +63,7 @@ __all__ = [
     "AddressSettings",
     "Alteration",
     "AsyncDeliveries",
+    "AttachedView",
     "BareOptions",
     "Browser",
     "Change",
@@ -117,6 +119,7 @@ __all__ = [
     "View",
     "Watch",
     "__version__",
+    "attach",
     "connect",
     "queues",
     "serializers",

@@ -51,7 +51,8 @@
     ├─ TaskOutOfMemory(MemoryError)        a Spark task needs more memory than its Python has
     ├─ StoreFailed(OSError)                a store's files cannot be read or written
     │  ├─ StoreFull                        its file system has no room
-    │  └─ StoreInUse                       another view writes it; names the holder
+    │  ├─ StoreInUse                       another view writes it; names the holder
+    │  └─ StoreNotFound                    there is no store, or none yet
     ├─ MissingExtra(ImportError)           a package from one of this library's extras is not installed
     └─ EmbeddedBrokerError(RuntimeError)
        ├─ JavaNotFound
@@ -125,6 +126,7 @@ __all__ = [
     "StoreFailed",
     "StoreFull",
     "StoreInUse",
+    "StoreNotFound",
     "TaskOutOfMemory",
     "TopicError",
     "TopicMismatch",
@@ -567,6 +569,10 @@ class StoreInUse(StoreFailed):
     def __init__(self, message: str, *, path: str, holder: Mapping[str, str], hint: str = "") -> None:
         super().__init__(message, path=path, hint=hint)
         self.holder = dict(holder)
+
+
+class StoreNotFound(StoreFailed):
+    """There is no store in a directory, or none yet: its writer has not begun."""
 
 
 class MissingExtra(LVQError, ImportError):

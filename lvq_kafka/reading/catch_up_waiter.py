@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from lvq_kafka.core.facts import Shortfall
-from lvq_kafka.core.latest.catch_up import AsFarAsAllowed
+from lvq_kafka.core.latest.catch_up import AsFarAsAllowed, Trouble
 from lvq_kafka.core.log.progress import describe
 from lvq_kafka.core.text.validation import waiting
 from lvq_kafka.errors import CatchUpTimeout, LVQError
 from lvq_kafka.reading.follower_state import FollowerState
-from lvq_kafka.reading.metadata_thread import MetadataThread
 
-__all__ = ["CatchUpWaiter", "Limit", "Timeout"]
+__all__ = ["CatchUpWaiter", "Limit", "Observer", "Timeout"]
 
 _PATIENCE = 0.5  # seconds between metadata refreshes while someone waits
 _BRISK = 0.1  # seconds too short for a new record to be superseded, its segment rolled, and compacted away
 
 
+class Observer(Protocol):
+    """What knows the ends of the log: the `MetadataThread`, or the writer of a store."""
+
+    def refresh_now(self) -> None:
+        """Look at once, if possible."""
+
+    def ends(self, left: Callable[[], float | None] = ..., *, stable: bool = False) -> tuple[str, dict[int, int]]:
+        """See `MetadataThread.ends`."""
+
+
 class CatchUpWaiter:
     """Waits on a `FollowerState`, in threads other than the follower's own."""
 
-    def __init__(self, shared: FollowerState, metadata: MetadataThread) -> None:
+    def __init__(self, shared: FollowerState, metadata: Observer) -> None:
         self._shared = shared
         self._metadata = metadata
 
@@ -38,7 +48,7 @@ class CatchUpWaiter:
         shared, catch_up = self._shared, self._shared.catch_up
         limit = Limit.of(timeout)
         if not or_blocked:
-            self._wait(lambda: catch_up.replay.caught_up, limit, "catch up")
+            self._wait(lambda: catch_up.replay.caught_up and Trouble.WRITER not in catch_up.troubles, limit, "catch up")
             return
         goal = AsFarAsAllowed(catch_up)
         with shared.lock:  # held from the wait to `accept`

@@ -5,7 +5,7 @@ Views and browsers are built on it. It handles records, not decoded values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from threading import Thread
 from weakref import finalize
 
@@ -19,17 +19,88 @@ from lvq_kafka.reading.reader_thread import ReaderStore, ReaderThread, RecordFil
 from lvq_kafka.runtime.forking import notify_of_forks
 from lvq_kafka.runtime.unclosed import opened_at
 
-__all__ = ["Follower"]
+__all__ = ["BackgroundReader", "Follower"]
 
-_JOIN = 15.0  # seconds; longer than either thread takes to notice a stop
+_JOIN = 15.0  # seconds; longer than any thread takes to notice a stop
 
 
-class Follower:
+class BackgroundReader:
+    """Keeps values current in the background, until closed.
+
+    The threads hold no reference to this object: only its reader and its watches do, so that it is closed when no one
+    can use it any more.
+
+    Args:
+        shared: what the threads update.
+        waiter: waits for it.
+        prepare: called once, before the threads start.
+        wake: makes the threads notice a stop.
+        bodies: those of the threads, by their names.
+    """
+
+    def __init__(
+        self,
+        shared: FollowerState,
+        waiter: CatchUpWaiter,
+        *,
+        prepare: Callable[[], None],
+        wake: Callable[[], None],
+        bodies: Mapping[str, Callable[[], None]],
+    ) -> None:
+        self.shared = shared
+        self.waiter = waiter
+        self._prepare = prepare
+        self._wake = wake
+        self._bodies = bodies
+        self._threads: list[Thread] = []
+        self._unclosed: finalize[[str], BackgroundReader] | None = None
+
+    @property
+    def topic(self) -> str:
+        """The topic that is read."""
+        return self.shared.topic
+
+    def start(self) -> None:
+        """Start reading; does nothing if already started. Raises what ``prepare`` raises."""
+        if self._threads:
+            return
+        self._prepare()
+        self._unclosed = finalize(self, self.shared.abandon, opened_at())
+        self._unclosed.atexit = False
+        for name, body in self._bodies.items():
+            thread = Thread(
+                target=_guard,
+                args=(body, self.shared, self._wake),
+                name=f"lvq-{name}-{self.topic}",
+                daemon=True,
+            )
+            thread.start()
+            self._threads.append(thread)  # only now: a concurrent close() cannot join an unstarted thread
+        notify_of_forks(self)
+
+    def fail(self, error: Exception) -> None:
+        """Stop permanently because of an error."""
+        _fail(error, self.shared, self._wake)
+
+    def close(self) -> None:
+        """Stop reading. Waits for the threads; safe to call more than once."""
+        if self._unclosed is not None:
+            self._unclosed.detach()
+        self.shared.close()
+        self._wake()
+        for thread in self._threads:
+            thread.join(_JOIN)
+
+    def left_behind(self) -> None:
+        """See `lvq_kafka.runtime.forking`."""
+        self.shared.left_behind()
+
+
+class Follower(BackgroundReader):
     """Reads all partitions of a topic in the background, until closed.
 
     Reading runs in its own thread; a second thread observes the topic from outside. Both update ``shared``, on which
-    ``waiter`` waits. The threads hold no reference to this object: only its reader and its watches do, so that it is
-    closed when no one can use it any more.
+    ``waiter`` waits. `start` describes the topic first.
 
     Args:
         cluster: the cluster that holds the topic.
@@ -57,73 +128,36 @@ class Follower:
         watch: RegistryWatch | None = None,
         store: ReaderStore | None = None,
     ) -> None:
-        self.topic = rules.keys.topic
         timed = rules.times.matters
-        self.shared = FollowerState(self.topic, partitions=partitions, time=cluster.now, timed=timed)
-        self._metadata = MetadataThread(cluster, self.shared, metadata_interval)
-        self._reader_thread = ReaderThread(
+        shared = FollowerState(rules.keys.topic, partitions=partitions, time=cluster.now, timed=timed)
+        metadata = MetadataThread(cluster, shared, metadata_interval)
+        reading = ReaderThread(
             cluster,
             rules,
-            self.shared,
-            self._metadata,
+            shared,
+            metadata,
             since=since,
             record_filter=record_filter,
             by_value=by_value,
             watch=watch,
             store=store,
         )
-        self.waiter = CatchUpWaiter(self.shared, self._metadata)
-        self._threads: list[Thread] = []
-        self._unclosed: finalize[[str], Follower] | None = None
-
-    def start(self) -> None:
-        """Describe the topic and start reading; does nothing if already started.
-
-        Raises:
-            TopicNotFound: there is no such topic.
-            TransportError: the cluster cannot be reached or refuses the request.
-        """
-        if self._threads:
-            return
-        self._reader_thread.open()
-        self._unclosed = finalize(self, self.shared.abandon, opened_at())
-        self._unclosed.atexit = False
-        for name, body in (("read", self._reader_thread.run), ("observe", self._metadata.run)):
-            thread = Thread(
-                target=_guard,
-                args=(body, self.shared, self._metadata),
-                name=f"lvq-{name}-{self.topic}",
-                daemon=True,
-            )
-            thread.start()
-            self._threads.append(thread)  # only now: a concurrent close() cannot join an unstarted thread
-        notify_of_forks(self)
-
-    def fail(self, error: Exception) -> None:
-        """Stop permanently because of an error."""
-        _fail(error, self.shared, self._metadata)
-
-    def close(self) -> None:
-        """Stop reading. Waits for the threads; safe to call more than once."""
-        if self._unclosed is not None:
-            self._unclosed.detach()
-        self.shared.close()
-        self._metadata.refresh_now()
-        for thread in self._threads:
-            thread.join(_JOIN)
-
-    def left_behind(self) -> None:
-        """See `lvq_kafka.runtime.forking`."""
-        self.shared.left_behind()
+        super().__init__(
+            shared,
+            CatchUpWaiter(shared, metadata),
+            prepare=reading.open,
+            wake=metadata.refresh_now,
+            bodies={"read": reading.run, "observe": metadata.run},
+        )
 
 
-def _guard(body: Callable[[], None], shared: FollowerState, metadata: MetadataThread) -> None:
+def _guard(body: Callable[[], None], shared: FollowerState, wake: Callable[[], None]) -> None:
     try:
         body()
     except Exception as error:  # noqa: BLE001  # a dead reader must report it, whatever the cause
-        _fail(error, shared, metadata)
+        _fail(error, shared, wake)
 
 
-def _fail(error: Exception, shared: FollowerState, metadata: MetadataThread) -> None:
+def _fail(error: Exception, shared: FollowerState, wake: Callable[[], None]) -> None:
     shared.fail(error)
-    metadata.refresh_now()
+    wake()

@@ -11,8 +11,10 @@ from threading import Event, Lock, RLock
 
 from lvq_kafka.cluster import TopicDescription
 from lvq_kafka.core.latest.catch_up import CatchUp, Trouble
+from lvq_kafka.core.latest.fold import Changes
 from lvq_kafka.core.latest.pending_keys import Cause
 from lvq_kafka.core.latest.replay import Replay
+from lvq_kafka.core.latest.reported import BEAT
 from lvq_kafka.core.latest.tables import NewestRecords
 from lvq_kafka.core.log.absence import Lapse
 from lvq_kafka.core.log.records import Fetch
@@ -39,6 +41,7 @@ class FollowerState:
         clock: returns seconds, by which absences are judged.
         time: returns seconds since the epoch, by which messages are due and expire.
         timed: whether messages expire, or may be scheduled.
+        catch_up: the state of the reader, if that is not for it to find out.
     """
 
     def __init__(
@@ -49,13 +52,15 @@ class FollowerState:
         partitions: Collection[int] | None = None,
         time: Callable[[], float] = time.time,
         timed: bool = False,
+        catch_up: CatchUp | None = None,
     ) -> None:
         self.topic = topic
         self.clock = clock
         self.partitions = partitions
         self.timed = timed
-        self.catch_up = CatchUp(topic, clock(), timed=timed)
+        self.catch_up = CatchUp(topic, clock(), timed=timed) if catch_up is None else catch_up
         self._time = time
+        self._next_beat = clock()
         self.stop = Event()
         self.abandoned = ""  # where it was opened, once no one can use it
         self.lock = RLock()
@@ -135,7 +140,12 @@ class FollowerState:
         with self._changing():
             keeper.reserve(fetch)
             keeper.read(catch_up.replay, fetch.epochs)
+            before, shown = catch_up.values, not catch_up.starting_over
             keys = catch_up.apply(fetch)
+            if catch_up.values is before:  # those who come from another file compare
+                keeper.changed(catch_up, keys)
+                if shown:
+                    keeper.changed(catch_up, before.deselected, "deselected")
         catch_up.written()
         return keys
 
@@ -158,6 +168,8 @@ class FollowerState:
         with self.lock:
             with self._changing():
                 keys = self.catch_up.grow(self.clock(), partitions, added)
+                if self.keeper is not None:
+                    self.keeper.changed(self.catch_up, keys)
             self.notifier.notify(keys, everybody=True)
 
     # ---------------------------------------------------------------- topic metadata
@@ -174,12 +186,26 @@ class FollowerState:
 
     def _note_observation(self, keeper: StoreKeeper) -> None:
         catch_up = self.catch_up
-        newest = 0 if catch_up.time is None else catch_up.time.newest
         try:
-            keeper.observed(catch_up.replay, self.clock(), newest)
+            keeper.observed(catch_up, self.clock())
         except StoreFailed as error:
             keeper.abort(catch_up)
             self.not_written(error)
+
+    def beat(self) -> None:
+        """Report to readers of the store in other processes, if nothing was reported lately (R41)."""
+        keeper, now = self.keeper, self.clock()
+        if keeper is None or now < self._next_beat:
+            return
+        self._next_beat = now + BEAT
+        with self.lock:
+            try:
+                keeper.report(self.catch_up)
+                keeper.commit(self.catch_up)
+                self.catch_up.written()
+            except StoreFailed as error:
+                keeper.abort(self.catch_up)
+                self.not_written(error)
 
     def keeps(self, retention: float) -> None:
         """Record for how many seconds the topic keeps deletes."""
@@ -284,6 +310,8 @@ class FollowerState:
         try:
             passed = self.catch_up.pass_time(self._time(), first)
             if self.keeper is not None:
+                for keys, cause in _by_cause(passed):
+                    self.keeper.changed(self.catch_up, keys, cause)
                 self.keeper.commit(self.catch_up)
         except StoreFailed as error:
             assert self.keeper is not None
@@ -292,10 +320,8 @@ class FollowerState:
             return False
         if passed is None:
             return False
-        causes: tuple[Cause | None, ...] = (None, "deselected", "expired")
-        for keys, cause in zip(passed, causes):
-            if keys:
-                self.notifier.notify(keys, cause=cause)
+        for keys, cause in _by_cause(passed):
+            self.notifier.notify(keys, cause=cause)
         return True
 
     def pass_all_time(self) -> None:
@@ -357,3 +383,12 @@ class FollowerState:
     def over(self) -> bool:
         """True once it was closed or abandoned, or has failed: its threads end."""
         return self.catch_up.closed or self.catch_up.failure is not None
+
+
+_CAUSES: tuple[Cause | None, ...] = (None, "deselected", "expired")  # of the fields of `Changes`
+
+
+def _by_cause(passed: Changes | None) -> Iterator[tuple[Collection[bytes], Cause | None]]:
+    for keys, cause in zip(passed or (), _CAUSES):
+        if keys:
+            yield keys, cause

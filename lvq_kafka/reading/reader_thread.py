@@ -36,6 +36,7 @@ from lvq_kafka.reading.follower_state import FollowerState
 from lvq_kafka.reading.gathered_fetches import GatheredFetches
 from lvq_kafka.reading.metadata_thread import MetadataThread
 from lvq_kafka.reading.store_keeper import Compose, Kept, StoreKeeper
+from lvq_kafka.reading.store_terms import Subject
 from lvq_kafka.runtime.header_warnings import ClockWarnings, HeaderWarnings
 from lvq_kafka.storing.store_directory import StoreDirectory
 
@@ -62,6 +63,8 @@ class ReaderStore:
     directory: StoreDirectory
     terms: Callable[[QueueRules], Terms]
     """Returns the terms of values that are kept by these rules."""
+    subject: Subject
+    """What readers in other processes have to know of the values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,7 @@ class ReaderThread:
     def _close_store(self) -> None:
         if self._keeper is not None:
             with self._shared.lock:
-                self._keeper.close()
+                self._keeper.close(self._shared.catch_up)
 
     def _open(self) -> None:
         if self._watch is not None:
@@ -160,6 +163,8 @@ class ReaderThread:
                 self._step()
                 if shared.timed:
                     self._pass_time()
+                if not self._unwritten:
+                    shared.beat()
         finally:
             self._reader.close()
             self._close_store()
@@ -387,7 +392,8 @@ class ReaderThread:
             fold.store.progress.advance(starts)
             return _Read(fold, starts, absence)
         footing = Footing(described.id, described.partitions, retention, dict.fromkeys(starts, self._keeper.now()))
-        kept = self._keeper.begin(compose, self._store.terms(self._rules), footing, starts)
+        subject = self._store.subject.to_note()
+        kept = self._keeper.begin(compose, self._store.terms(self._rules), subject, footing, starts)
         return _Read(kept.fold, starts, absence, self._also_shown(kept))
 
     def _also_shown(self, kept: Kept) -> tuple[Kept, ...]:

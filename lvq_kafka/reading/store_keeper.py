@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lvq_kafka.cluster import Cluster, LogEnd, TopicDescription
 from lvq_kafka.core.latest.catch_up import CatchUp
 from lvq_kafka.core.latest.composed_fold import ComposedFold
 from lvq_kafka.core.latest.footing import ClockReading, Footing, Terms
+from lvq_kafka.core.latest.pending_keys import Cause
 from lvq_kafka.core.latest.replay import Replay
+from lvq_kafka.core.latest.reported import Report
 from lvq_kafka.core.latest.tables import Tables
 from lvq_kafka.core.latest.value_store import ValueStore
 from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.errors import DataLoss, StoreFailed
 from lvq_kafka.runtime.clocks import uptime
+from lvq_kafka.storing.change_log import ChangeLog
 from lvq_kafka.storing.places import boot_id
 from lvq_kafka.storing.store_directory import StoreDirectory
 from lvq_kafka.storing.stored_tables import StoredTables
 
-__all__ = ["Compose", "Kept", "StoreKeeper"]
+__all__ = ["REPORT", "SUBJECT", "Compose", "Kept", "StoreKeeper"]
 
 logger = logging.getLogger("lvq_kafka.store")
 
@@ -29,6 +32,10 @@ Compose = Callable[[Tables], ComposedFold]
 """Composes the fold of the queue on tables."""
 
 _FOLD, _FOOTING, _TERMS = "fold", "footing", "terms"  # the names of notes
+
+SUBJECT, REPORT = "subject", "report"
+"""The names of the notes for readers in other processes: what the values are of, and the state of their writer."""
+
 _PER_RECORD = 200  # bytes that a record may take beyond its key and value
 
 
@@ -42,16 +49,26 @@ class Kept:
     footing: Footing
     noted: Mapping[int, int] = field(default_factory=dict)
     """The positions that the file has."""
+    changes: ChangeLog = field(init=False)
+    """What changed lately, for readers in other processes."""
+
+    def __post_init__(self) -> None:
+        self.changes = ChangeLog(self.tables.file)
 
     @property
     def positions(self) -> Mapping[int, int]:
         """The next offset of each partition."""
         return self.fold.store.progress.positions
 
+    @property
+    def changed(self) -> bool:
+        """True if something has to be committed."""
+        return self.tables.file.writing or self.noted != self.positions
+
     def commit(self) -> None:
         """Make all changes durable, with the positions up to which they go. Raises `StoreFailed`."""
         file = self.tables.file
-        if file.writing or self.noted != self.positions:
+        if self.changed:
             file.note(_FOLD, self.fold.note())
             noted = dict(self.positions)
             file.commit()
@@ -91,6 +108,7 @@ class StoreKeeper:
         self._directory = directory
         self._cluster = cluster
         self._topic = topic
+        self._boot = ""
         self._left: StoredTables | None = None  # by an earlier process, until it is taken up
         self._unshown: Kept | None = None  # the one of which the directory does not say that it counts
         self._kept: list[Kept] = []  # what is shown, and what is being read
@@ -98,14 +116,17 @@ class StoreKeeper:
     def open(self) -> None:
         """Become the writer of the store. Raises what `StoreDirectory.open` raises."""
         self._left = self._directory.open()
+        self._boot = boot_id()
 
     def now(self) -> ClockReading:
         """Return the time."""
-        return ClockReading(uptime(), self._cluster.now(), boot_id())
+        return ClockReading(uptime(), self._cluster.now(), self._boot)
 
     # ---------------------------------------------------------------- beginning a read
 
-    def begin(self, compose: Compose, terms: Terms, footing: Footing, starts: Mapping[int, int]) -> Kept:
+    def begin(
+        self, compose: Compose, terms: Terms, subject: bytes, footing: Footing, starts: Mapping[int, int]
+    ) -> Kept:
         """Begin a read from these positions into a new file."""
         tables = self._directory.begin()
         fold = compose(tables)
@@ -113,6 +134,7 @@ class StoreKeeper:
         kept = Kept(tables, fold, compose, footing)
         tables.file.note(_TERMS, json.dumps(dict(terms.said)).encode())
         tables.file.note(_FOOTING, footing.to_note())
+        tables.file.note(SUBJECT, subject)
         kept.commit()
         return kept
 
@@ -204,12 +226,32 @@ class StoreKeeper:
             if kept.fold.store is replay.values:
                 kept.fold.epochs.update({partition: epoch for partition, epoch in epochs.items() if epoch >= 0})
 
+    def changed(self, catch_up: CatchUp, keys: Iterable[bytes], cause: Cause | None = None) -> None:
+        """Note for readers in other processes that these keys have changed; see `ChangeLog.add`."""
+        kept = self.shown(catch_up)
+        if kept is not None:
+            kept.changes.add(keys, cause)
+
+    def report(self, catch_up: CatchUp, ended: str | None = None) -> None:
+        """Note the state of this reader, for those in other processes (R41); it counts with the next `commit`.
+
+        Args:
+            catch_up: the state.
+            ended: see `Report`.
+        """
+        kept = self.shown(catch_up)
+        if kept is not None:
+            kept.tables.file.note(REPORT, Report.of(catch_up, self.now(), ended).to_note())
+
     def commit(self, catch_up: CatchUp) -> None:
         """Make the changes durable, and show what has become complete.
 
         Raises:
             StoreFailed: that was not possible. Call `abort`.
         """
+        changed = [kept for kept in self._kept if kept.changed]
+        if changed:
+            self.report(catch_up)
         for kept in self._kept:
             kept.commit()
         for kept in list(self._kept):
@@ -217,6 +259,8 @@ class StoreKeeper:
                 self._show(kept)
         if len(self._kept) > 1 and not catch_up.starting_over:
             self._kept = [kept for kept in self._kept if kept.fold.store is catch_up.values]
+        if changed:
+            self._directory.ring()
 
     def _show(self, kept: Kept) -> None:
         """Make this the file that counts after a restart, or try again at the next commit."""
@@ -234,19 +278,26 @@ class StoreKeeper:
             before = kept.reload()
             catch_up.exchange(before, kept.fold.store)
 
-    def observed(self, replay: Replay, now: float, newest: int) -> None:
+    def observed(self, catch_up: CatchUp, now: float) -> None:
         """Note which partitions are known to their ends, and when. Raises `StoreFailed`."""
-        moment = self.now()
+        moment, replay = self.now(), catch_up.replay
+        newest = 0 if catch_up.time is None else catch_up.time.newest
         for kept in self._kept:
             if kept.fold.store is replay.values:
                 known = {partition: moment.before(age) for partition, age in replay.absence.ages(now).items()}
                 kept.footing = Footing(replay.topic_id, replay.partitions, replay.absence.retention, known, newest)
                 kept.tables.file.note(_FOOTING, kept.footing.to_note())
-                kept.commit()
                 kept.tables.file.check_readers()
+        self.commit(catch_up)
 
-    def close(self) -> None:
-        """Make everything durable, and let others write the store."""
+    def close(self, catch_up: CatchUp) -> None:
+        """Make everything durable, tell readers in other processes, and let others write the store."""
+        try:
+            self.report(catch_up, ended="" if catch_up.failure is None else str(catch_up.failure))
+            self.commit(catch_up)
+        except StoreFailed as error:
+            self.abort(catch_up)
+            logger.warning("readers in other processes learn late that this one has ended: %s", error)
         self._kept = []
         try:
             self._directory.close()

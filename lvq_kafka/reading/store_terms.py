@@ -3,17 +3,50 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import Any
 
 from lvq_kafka.codecs import Undecodable
 from lvq_kafka.core.latest.footing import Terms
-from lvq_kafka.core.queue.rules import QueueRules
+from lvq_kafka.core.queue.rules import KeyRule, OrderRule, QueueRules
 from lvq_kafka.reading.selection import Selection
 
-__all__ = ["store_terms"]
+__all__ = ["Subject", "store_terms"]
 
 _LONGEST = 200  # characters of a term; of a longer one, the hash is kept
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What the values of a store are of, for readers in other processes (R41)."""
+
+    topic: str
+    key_header: str | None
+    order: OrderRule
+    partitions: frozenset[int] | None
+    """The partitions that are read; None for all."""
+
+    @classmethod
+    def of(cls, rules: QueueRules, partitions: frozenset[int] | None) -> Subject:
+        """Return the subject of a view's values."""
+        return cls(rules.keys.topic, rules.keys.naming_header, rules.order, partitions)
+
+    @property
+    def rules(self) -> QueueRules:
+        """The rules of the queue, as far as they matter to those who only read values."""
+        return QueueRules(keys=KeyRule(self.topic, self.key_header), order=self.order)
+
+    def to_note(self) -> bytes:
+        """Return it as bytes."""
+        return json.dumps({**asdict(self), "partitions": self.partitions and sorted(self.partitions)}).encode()
+
+    @classmethod
+    def from_note(cls, note: bytes) -> Subject:
+        """Parse the result of `to_note`."""
+        said: dict[str, Any] = json.loads(note)
+        partitions = said["partitions"] and frozenset(said["partitions"])
+        return cls(said["topic"], said["key_header"], OrderRule(**said["order"]), partitions)
 
 
 def store_terms(rules: QueueRules, selector: str | None, selection: Selection[Any], undecodable: Undecodable) -> Terms:

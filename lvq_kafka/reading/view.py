@@ -23,6 +23,7 @@ from lvq_kafka.declared.registry_watch import RegistryWatch
 from lvq_kafka.errors import ConfigError, DecodeError, LVQError, TopicRecreated
 from lvq_kafka.reading.catch_up_waiter import Limit, Timeout
 from lvq_kafka.reading.entries import EndOfDump, Event, to_entry
+from lvq_kafka.reading.following_reader import FollowingReader
 from lvq_kafka.reading.listing import Listing
 from lvq_kafka.reading.paging import Page, check_age, check_prefix, check_queue, token_of
 from lvq_kafka.reading.queue_reader import QueueReader
@@ -34,7 +35,7 @@ from lvq_kafka.reading.watch import Watch
 from lvq_kafka.runtime.aio import in_thread
 from lvq_kafka.runtime.keywords import refuse_unknown
 
-__all__ = ["View"]
+__all__ = ["LiveMapping", "View"]
 
 T = TypeVar("T")
 
@@ -43,73 +44,18 @@ _LONGEST_PAGE = 1_000_000  # entries
 logger = logging.getLogger("lvq_kafka.view")
 
 
-class View(QueueReader[V], CurrentValues[V], Generic[V]):
-    """A live mapping from key to current value, kept up to date by a background reader.
+class LiveMapping(FollowingReader[V], CurrentValues[V], Generic[V]):
+    """What a view can do, whether it reads the log itself or shows what another process has read.
 
-    As a context manager, also with ``async with``, it is caught up when entered: it then holds the newest value of
-    every key acknowledged before (G1), and follows the log from there. Reads come from memory and never touch the
-    network. A view that can no longer follow reports it: reads raise `ReaderFailed` once it has failed, and ``state``
-    shows when it is disconnected.
-
-    A view keeps the values that it has read. If retention or DeleteRecords removes a value from the log after the view
-    has read it, the value stays in the view, although a reader opened later does not find it. It disappears when the
-    view has to start over. Topics whose ``cleanup.policy`` is just ``compact`` have neither.
+    Reads show what the reader has, and never wait. A reader that can no longer follow reports it: reads raise
+    `ReaderFailed` once it has failed, and ``state`` shows when it is disconnected.
 
     Thread-safe. Keys may appear and disappear during iteration: it covers the keys of the moment when it began. It is
     in order of arrival, also if the queue is ordered by rank; a `snapshot`, and the dump of a `watch`, are by rank
     (R20).
-
-    Args:
-        cluster: the cluster that holds the queue.
-        definition: the queue.
-        codec: decodes the values.
-        catch_up_timeout: seconds that entering ``with`` waits; None for no limit.
-        undecodable: see `Undecodable`.
-        metadata_interval: seconds between checks of the topic (new partitions, re-creation, end of the log).
-        watch: notices alterations of the queue; None for a topic that is no declared queue.
-        store: a directory to keep the values in, instead of memory: a view that is opened there later reads only what
-            is new (R40). Needs the extra ``store``.
-        selection: the keys to hold; see `SelectionOptions`. Others take no memory. Topics are read as a whole all the
-            same, since a broker cannot select; only ``partitions`` saves reading.
-
-    Raises:
-        ConfigError: an option is invalid, or this is a standard queue, which has no current values (R35).
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        definition: QueueDefinition,
-        codec: Codec[V],
-        *,
-        undecodable: Undecodable = "raise",
-        catch_up_timeout: float | None = 60.0,
-        metadata_interval: float = 5.0,
-        watch: RegistryWatch | None = None,
-        store: str | PathLike[str] | None = None,
-        **selection: Unpack[SelectionOptions[V]],
-    ) -> None:
-        check_mapping(definition.name, conflate=definition.conflate, what="A view")
-        super().__init__(
-            cluster,
-            definition,
-            codec,
-            undecodable=undecodable,
-            catch_up_timeout=catch_up_timeout,
-            metadata_interval=metadata_interval,
-            selection=selection,
-            by_value=True,
-            watch=watch,
-            store=store,
-        )
-        self._declared, self._registry = definition, watch
-        self._source = self._shared
-        self._iterated = Listing(self._rules, by_rank=False)  # otherwise each iteration would read all headers
-        self._callbacks: list[Watch[V]] = []
-
-    @property
-    def _definition(self) -> QueueDefinition:
-        return self._declared if self._registry is None else self._registry.known
+    _callbacks: list[Watch[V]]
 
     def _wait_open(self, limit: Limit) -> None:
         self._follower.waiter.caught_up(limit)
@@ -181,7 +127,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         instance("position", position, Position, "Give the position from a producer's receipt, or its text.")
         if position.topic != self._topic:
             raise ConfigError(f"{position} is not in {self._topic}.", options=["position"])
-        read = self._selection.partitions
+        read = self._shared.partitions
         if read is not None and position.partition not in read:
             raise ConfigError(
                 f"{position} is in a partition that this view does not read.", options=["position", "partitions"]
@@ -223,76 +169,6 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
     ) -> KeyScan[V]:
         """Like `scan`, for asyncio: in memory, the first one sorts the keys."""
         return await in_thread(partial(self.scan, prefix=prefix, start=start, stop=stop))
-
-    def page(self, after: Page[V] | str | None = None, *, limit: int = 100, prefix: Key | None = None) -> Page[V]:
-        """Return the first entries in byte order of keys, or those after a page.
-
-        Each page has the values that are current when it is made, by this view or one of another process. So the pages
-        together are of no one moment; but no value is older than the cut of the first one, and ``watch(since=page)``
-        with the last page returns all that has changed from that cut on (R34). A listener that applies both has what
-        the view has. Nothing is kept for the pages.
-
-        Args:
-            after: the page before, or its token; None for the first page.
-            limit: the greatest number of entries.
-            prefix: only keys that begin with this text. It holds for the pages that follow, too.
-
-        Raises:
-            ConfigError: ``limit`` is no positive number; ``after`` is no page, or one of another queue or prefix.
-            DataLoss: the first page is so old that a watch might miss deletes.
-            TopicRecreated: ``after`` is of another topic of this name.
-            CatchUpTimeout: this view did not get as far as the first page.
-            DecodeError: a value cannot be decoded.
-            ReaderFailed, Closed: the view no longer follows the queue.
-        """
-        return self._page(after, limit, prefix, Limit(self._catch_up_timeout))
-
-    async def page_async(
-        self, after: Page[V] | str | None = None, *, limit: int = 100, prefix: Key | None = None
-    ) -> Page[V]:
-        """Like `page`, for asyncio."""
-        waiting = Limit(self._catch_up_timeout)
-        return await in_thread(partial(self._page, after, limit, prefix, waiting), abort=waiting.give_up)
-
-    def _page(self, after: Page[V] | str | None, limit: int, prefix: Key | None, waiting: Limit) -> Page[V]:
-        at_least_one(_LONGEST_PAGE, limit=limit)
-        begun = None if after is None else token_of(after, "after")
-        if begun is not None:
-            self._check_page(begun, prefix, waiting)
-        with self._shared.lock:
-            table = self._shared.current_whole()
-            catch_up = self._shared.catch_up
-            token = begun or PageToken(
-                queue=self._definition.name,
-                topic_id=catch_up.topic_id,
-                as_of=self._shared.as_of,
-                offsets=dict(catch_up.values.progress.positions),
-                prefix=b"" if prefix is None else encode_key(prefix),
-                key=None,
-            )
-            begin = None if token.key is None else token.key + b"\0"  # the next key that there can be
-            records = list(table.scan(*key_bounds(token.prefix, begin, None), limit + 1).records())
-        last, shown = len(records) <= limit, records[:limit]
-        raw = self._raw_on_error
-        entries = [to_entry(record, self._topic, self._codec, raw_on_error=raw) for record in shown]
-        if shown:
-            token = replace(token, key=shown[-1].key)
-        return Page(entries, token.text, last)
-
-    def _check_page(self, token: PageToken, prefix: Key | None, waiting: Limit) -> None:
-        """Check that a page can follow, and wait until this view is as far as the first one."""
-        check_queue(token, self._definition.name, "after")
-        check_prefix(token, prefix)
-        self._follower.waiter.caught_up(waiting)
-        catch_up = self._shared.catch_up
-        if token.topic_id != catch_up.topic_id:
-            raise TopicRecreated(
-                f"The topic {self._topic} was re-created since the first page.",
-                topic=self._topic,
-                hint="Begin with the first page.",
-            )
-        check_age(token, catch_up.replay.absence.retention, self._cluster.now())
-        self._follower.waiter.reached(token.offsets, waiting)
 
     @refuse_unknown()
     def watch(
@@ -367,32 +243,12 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         return await in_thread(partial(self.watch, **options), undo=Watch.close)
 
     def _resume_point(self, since: Resumable) -> ResumePoint:
-        if self._definition.expires:
-            raise ConfigError(
-                f"Messages in {self._topic} expire, and nothing in its log says which have since.",
-                options=["since", "ttl"],
-                hint="Begin with a dump.",
-            )
-        point, limit = ResumePoint.of(since, self._definition.name), Limit(self._catch_up_timeout)
-        if time_rule(self._definition).may_schedule:
-            point.check_time(self._cluster, self._topic)
-        self._follower.waiter.caught_up(limit)
-        point.check(self._cluster, self._topic, self._shared.catch_up.topic_id)
-        self._follower.waiter.reached(point.offsets, limit)
-        if time_rule(self._definition).may_schedule:
-            self._shared.saw(point.as_of)  # by a faster clock: messages that were due there stay due
-        return point
+        """Return where a watch resumes. Raises what `watch` raises."""
+        raise NotImplementedError
 
     def _changed_since(self, point: ResumePoint, end: EndOfDump) -> Mapping[bytes, bool]:
         """Return the keys of this view that have changed from a point to a cut."""
-        timeout = math.inf if self._catch_up_timeout is None else self._catch_up_timeout
-        changed = changed_since(self._cluster, self._definition, point, end, timeout=timeout)
-        if set(end.offsets) - set(point.offsets):  # with new partitions, keys have other homes (R14)
-            with self._shared.lock:
-                split = self._shared.catch_up.values.split_keys
-            changed |= {key: changed.get(key, False) for key in split}
-        keys = self._selection.keys
-        return {key: deleted for key, deleted in changed.items() if key in keys} if keys else changed
+        raise NotImplementedError
 
     def on_change(
         self,
@@ -428,6 +284,173 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
                 self._callbacks.remove(watch)
 
         return end
+
+
+class View(QueueReader[V], LiveMapping[V], Generic[V]):
+    """A live mapping from key to current value, kept up to date by a background reader.
+
+    As a context manager, also with ``async with``, it is caught up when entered: it then holds the newest value of
+    every key acknowledged before (G1), and follows the log from there. Reads come from memory and never touch the
+    network. A view that can no longer follow reports it: reads raise `ReaderFailed` once it has failed, and ``state``
+    shows when it is disconnected.
+
+    A view keeps the values that it has read. If retention or DeleteRecords removes a value from the log after the view
+    has read it, the value stays in the view, although a reader opened later does not find it. It disappears when the
+    view has to start over. Topics whose ``cleanup.policy`` is just ``compact`` have neither.
+
+    Thread-safe. Keys may appear and disappear during iteration: it covers the keys of the moment when it began. It is
+    in order of arrival, also if the queue is ordered by rank; a `snapshot`, and the dump of a `watch`, are by rank
+    (R20).
+
+    Args:
+        cluster: the cluster that holds the queue.
+        definition: the queue.
+        codec: decodes the values.
+        catch_up_timeout: seconds that entering ``with`` waits; None for no limit.
+        undecodable: see `Undecodable`.
+        metadata_interval: seconds between checks of the topic (new partitions, re-creation, end of the log).
+        watch: notices alterations of the queue; None for a topic that is no declared queue.
+        store: a directory to keep the values in, instead of memory: a view that is opened there later reads only what
+            is new (R40). Needs the extra ``store``.
+        selection: the keys to hold; see `SelectionOptions`. Others take no memory. Topics are read as a whole all the
+            same, since a broker cannot select; only ``partitions`` saves reading.
+
+    Raises:
+        ConfigError: an option is invalid, or this is a standard queue, which has no current values (R35).
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        definition: QueueDefinition,
+        codec: Codec[V],
+        *,
+        undecodable: Undecodable = "raise",
+        catch_up_timeout: float | None = 60.0,
+        metadata_interval: float = 5.0,
+        watch: RegistryWatch | None = None,
+        store: str | PathLike[str] | None = None,
+        **selection: Unpack[SelectionOptions[V]],
+    ) -> None:
+        check_mapping(definition.name, conflate=definition.conflate, what="A view")
+        super().__init__(
+            cluster,
+            definition,
+            codec,
+            undecodable=undecodable,
+            catch_up_timeout=catch_up_timeout,
+            metadata_interval=metadata_interval,
+            selection=selection,
+            by_value=True,
+            watch=watch,
+            store=store,
+        )
+        self._declared, self._registry = definition, watch
+        self._source = self._shared
+        self._iterated = Listing(self._rules, by_rank=False)  # otherwise each iteration would read all headers
+        self._callbacks: list[Watch[V]] = []
+
+    @property
+    def _definition(self) -> QueueDefinition:
+        return self._declared if self._registry is None else self._registry.known
+
+    def page(self, after: Page[V] | str | None = None, *, limit: int = 100, prefix: Key | None = None) -> Page[V]:
+        """Return the first entries in byte order of keys, or those after a page.
+
+        Each page has the values that are current when it is made, by this view or one of another process. So the pages
+        together are of no one moment; but no value is older than the cut of the first one, and ``watch(since=page)``
+        with the last page returns all that has changed from that cut on (R34). A listener that applies both has what
+        the view has. Nothing is kept for the pages.
+
+        Args:
+            after: the page before, or its token; None for the first page.
+            limit: the greatest number of entries.
+            prefix: only keys that begin with this text. It holds for the pages that follow, too.
+
+        Raises:
+            ConfigError: ``limit`` is no positive number; ``after`` is no page, or one of another queue or prefix.
+            DataLoss: the first page is so old that a watch might miss deletes.
+            TopicRecreated: ``after`` is of another topic of this name.
+            CatchUpTimeout: this view did not get as far as the first page.
+            DecodeError: a value cannot be decoded.
+            ReaderFailed, Closed: the view no longer follows the queue.
+        """
+        return self._page(after, limit, prefix, Limit(self._catch_up_timeout))
+
+    async def page_async(
+        self, after: Page[V] | str | None = None, *, limit: int = 100, prefix: Key | None = None
+    ) -> Page[V]:
+        """Like `page`, for asyncio."""
+        waiting = Limit(self._catch_up_timeout)
+        return await in_thread(partial(self._page, after, limit, prefix, waiting), abort=waiting.give_up)
+
+    def _page(self, after: Page[V] | str | None, limit: int, prefix: Key | None, waiting: Limit) -> Page[V]:
+        at_least_one(_LONGEST_PAGE, limit=limit)
+        begun = None if after is None else token_of(after, "after")
+        if begun is not None:
+            self._check_page(begun, prefix, waiting)
+        with self._shared.lock:
+            table = self._shared.current_whole()
+            catch_up = self._shared.catch_up
+            token = begun or PageToken(
+                queue=self._definition.name,
+                topic_id=catch_up.topic_id,
+                as_of=self._shared.as_of,
+                offsets=dict(catch_up.values.progress.positions),
+                prefix=b"" if prefix is None else encode_key(prefix),
+                key=None,
+            )
+            begin = None if token.key is None else token.key + b"\0"  # the next key that there can be
+            records = list(table.scan(*key_bounds(token.prefix, begin, None), limit + 1).records())
+        last, shown = len(records) <= limit, records[:limit]
+        raw = self._raw_on_error
+        entries = [to_entry(record, self._topic, self._codec, raw_on_error=raw) for record in shown]
+        if shown:
+            token = replace(token, key=shown[-1].key)
+        return Page(entries, token.text, last)
+
+    def _check_page(self, token: PageToken, prefix: Key | None, waiting: Limit) -> None:
+        """Check that a page can follow, and wait until this view is as far as the first one."""
+        check_queue(token, self._definition.name, "after")
+        check_prefix(token, prefix)
+        self._follower.waiter.caught_up(waiting)
+        catch_up = self._shared.catch_up
+        if token.topic_id != catch_up.topic_id:
+            raise TopicRecreated(
+                f"The topic {self._topic} was re-created since the first page.",
+                topic=self._topic,
+                hint="Begin with the first page.",
+            )
+        check_age(token, catch_up.replay.absence.retention, self._cluster.now())
+        self._follower.waiter.reached(token.offsets, waiting)
+
+    def _resume_point(self, since: Resumable) -> ResumePoint:
+        if self._definition.expires:
+            raise ConfigError(
+                f"Messages in {self._topic} expire, and nothing in its log says which have since.",
+                options=["since", "ttl"],
+                hint="Begin with a dump.",
+            )
+        point, limit = ResumePoint.of(since, self._definition.name), Limit(self._catch_up_timeout)
+        if time_rule(self._definition).may_schedule:
+            point.check_time(self._cluster, self._topic)
+        self._follower.waiter.caught_up(limit)
+        point.check(self._cluster, self._topic, self._shared.catch_up.topic_id)
+        self._follower.waiter.reached(point.offsets, limit)
+        if time_rule(self._definition).may_schedule:
+            self._shared.saw(point.as_of)  # by a faster clock: messages that were due there stay due
+        return point
+
+    def _changed_since(self, point: ResumePoint, end: EndOfDump) -> Mapping[bytes, bool]:
+        """Return the keys of this view that have changed from a point to a cut."""
+        timeout = math.inf if self._catch_up_timeout is None else self._catch_up_timeout
+        changed = changed_since(self._cluster, self._definition, point, end, timeout=timeout)
+        if set(end.offsets) - set(point.offsets):  # with new partitions, keys have other homes (R14)
+            with self._shared.lock:
+                split = self._shared.catch_up.values.split_keys
+            changed |= {key: changed.get(key, False) for key in split}
+        keys = self._selection.keys
+        return {key: deleted for key, deleted in changed.items() if key in keys} if keys else changed
 
 
 async def _awaited(wait: Callable[[Timeout], T], timeout: float | None) -> T:

@@ -17,7 +17,7 @@ from lvq_kafka.core.log.records import Record
 from lvq_kafka.core.text.validation import durations, waiting
 from lvq_kafka.errors import Closed, DecodeError, LVQError
 from lvq_kafka.reading.entries import Deleted, EndOfDump, Entry, Event, Replacement, to_entry
-from lvq_kafka.reading.follower import Follower
+from lvq_kafka.reading.follower import BackgroundReader
 from lvq_kafka.reading.given_values import GivenKeys, KnownValues, ReturnedValues
 from lvq_kafka.reading.selection import Selection
 from lvq_kafka.runtime.aio import Share, in_thread
@@ -65,7 +65,7 @@ class Watch(Bound, Generic[V]):
 
     def __init__(
         self,
-        follower: Follower,
+        follower: BackgroundReader,
         codec: Codec[V],
         *,
         selection: Selection[V],

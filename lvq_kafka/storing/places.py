@@ -6,10 +6,11 @@ import os
 import socket
 from pathlib import Path
 
-__all__ = ["boot_id", "host_name", "network_file_system"]
+__all__ = ["boot_id", "host_name", "mounted_read_only", "network_file_system", "pid_namespace"]
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _MOUNTS = Path("/proc/self/mountinfo")
+_PIDS = Path("/proc/self/ns/pid")
 
 _NETWORK = frozenset(
     {
@@ -45,6 +46,19 @@ def boot_id() -> str:
 def host_name() -> str:
     """Return the name of this machine, or of this container."""
     return socket.gethostname()
+
+
+def pid_namespace() -> str:
+    """Return the id of the namespace of this process's id; empty if the system does not say."""
+    try:
+        return f"{_PIDS.stat().st_ino}"
+    except OSError:
+        return ""
+
+
+def mounted_read_only(path: Path) -> bool:
+    """Return whether a path is on a file system that is mounted read-only."""
+    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
 def network_file_system(path: Path) -> str | None:

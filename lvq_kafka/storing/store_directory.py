@@ -16,7 +16,9 @@ from typing import IO
 from lvq_kafka.errors import ConfigError, StoreFailed, StoreFull, StoreInUse
 from lvq_kafka.runtime.extras import needing
 from lvq_kafka.runtime.forking import notify_of_forks
-from lvq_kafka.storing.places import boot_id, host_name, network_file_system
+from lvq_kafka.storing.bell import Bell
+from lvq_kafka.storing.manifest import BELL, MANIFEST, SUFFIX, distrust, parsed, read_manifest, undamaged
+from lvq_kafka.storing.places import boot_id, host_name, network_file_system, pid_namespace
 from lvq_kafka.storing.record_format import FORMAT
 from lvq_kafka.storing.stored_tables import StoredTables
 from lvq_kafka.storing.value_file import MAP_SIZES, open_file
@@ -25,17 +27,15 @@ __all__ = ["StoreDirectory"]
 
 logger = logging.getLogger("lvq_kafka.store")
 
-_MANIFEST = "store.json"
 _WRITER = "writer.lock"
-_SUFFIX = ".lmdb"
 
 
 class StoreDirectory:
     """A directory with the values of one view.
 
-    ``store.json`` names the file that counts, the start of the system (boot) during which it was written, and whether
-    it was closed. ``writer.lock`` is locked by the view that writes, and names it. Only the user who runs the view may
-    read any of it.
+    ``store.json`` names the file that counts, the start of the system (boot) and the namespace of process ids in which
+    it was written, and whether it was closed. ``writer.lock`` is locked by the view that writes, and names it.
+    ``changes.bell`` wakes readers. Only the user who runs the view may read any of it.
 
     Args:
         path: the directory. It is created if it does not exist; its parent has to.
@@ -46,6 +46,7 @@ class StoreDirectory:
         self.path = Path(path)
         self._sizes = sizes
         self._lock: IO[str] | None = None
+        self._bell: Bell | None = None
         self._shown: StoredTables | None = None
 
     # ---------------------------------------------------------------- opening and closing
@@ -93,7 +94,7 @@ class StoreDirectory:
 
     def _is_ours(self) -> bool:
         names = {entry.name for entry in self.path.iterdir()}
-        return not names - {"lost+found"} or bool(names & {_MANIFEST, _WRITER})
+        return not names - {"lost+found"} or bool(names & {MANIFEST, _WRITER})
 
     def _lock_directory(self) -> None:
         import fcntl
@@ -103,13 +104,14 @@ class StoreDirectory:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = _parsed(lock.read())
+            holder = parsed(lock.read())
             lock.close()
             raise self._in_use({name: str(value) for name, value in holder.items()}) from None
         lock.truncate(0)
         json.dump({"pid": os.getpid(), "host": host_name(), "since": round(time.time(), 3)}, lock)
         lock.flush()
         self._lock = lock
+        self._bell = Bell(self.path / BELL)
         notify_of_forks(self)
 
     def _in_use(self, holder: Mapping[str, str]) -> StoreInUse:
@@ -132,6 +134,14 @@ class StoreDirectory:
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.close()
+        bell, self._bell = self._bell, None
+        if bell is not None:
+            bell.close()
+
+    def ring(self) -> None:
+        """Wake readers in other processes: something was committed."""
+        if self._bell is not None:
+            self._bell.ring()
 
     def close(self) -> None:
         """Make all that is shown durable, and let others write.
@@ -156,12 +166,11 @@ class StoreDirectory:
 
     def _earlier(self) -> StoredTables | None:
         """Return what can be trusted, after a note that it is being written."""
-        said = self._manifest()
-        name, why = str(said.get("file", "")), self._distrust(said)
+        said = read_manifest(self.path)
+        name, why = str(said.get("file", "")), distrust(said)
         found = None
         if said and why is None:
-            size = said.get("size")
-            found, why = self._opened(self.path / name, size if isinstance(size, int) else 0)
+            found, why = self._opened(said)
         if said and why is not None:
             logger.warning("the store %s is built again: %s", self.path, why)
         self._sweep(name if found is not None else "")
@@ -170,27 +179,10 @@ class StoreDirectory:
             self._say(found, clean=False)
         return found
 
-    def _manifest(self) -> Mapping[str, object]:
-        try:
-            text = (self.path / _MANIFEST).read_text()
-        except FileNotFoundError:
-            return {}
-        return _parsed(text) or {"file": ""}
-
-    def _distrust(self, said: Mapping[str, object]) -> str | None:
-        """Return why a file cannot be trusted; None if it can."""
-        if said.get("format") != FORMAT:
-            return f"its format is {said.get('format')}, and this version of the library has {FORMAT}"
-        here = boot_id()
-        if said.get("clean") is not True and (not here or said.get("boot") != here):
-            return "the system has started since it was written, and it was not closed"
-        return None
-
-    def _opened(self, path: Path, size: int) -> tuple[StoredTables | None, str | None]:
-        if path.suffix != _SUFFIX or path.parent != self.path or not path.is_file():
-            return None, "its file is missing"
-        if path.stat().st_size < size:  # to read on would kill the process
-            return None, "its file was cut off"
+    def _opened(self, said: Mapping[str, object]) -> tuple[StoredTables | None, str | None]:
+        path, why = undamaged(self.path, said)
+        if why is not None:
+            return None, why
         try:
             file = open_file(path, self._sizes)
         except StoreFailed as error:
@@ -202,7 +194,7 @@ class StoreDirectory:
         try:
             self._sweep(*(one.file.path.name for one in (self._shown,) if one is not None))
             # A new name each time: this process may still have files open that were removed.
-            return StoredTables(open_file(self.path / f"{token_hex(8)}{_SUFFIX}", self._sizes))
+            return StoredTables(open_file(self.path / f"{token_hex(8)}{SUFFIX}", self._sizes))
         except OSError as error:
             raise (error if isinstance(error, StoreFailed) else self._failed(error)) from error
 
@@ -226,14 +218,21 @@ class StoreDirectory:
     def _say(self, tables: StoredTables, *, clean: bool) -> None:
         """Write durably which file counts."""
         path = tables.file.path
-        said = {"format": FORMAT, "file": path.name, "size": path.stat().st_size, "boot": boot_id(), "clean": clean}
-        beside = self.path / f"{_MANIFEST}.new"
+        said = {
+            "format": FORMAT,
+            "file": path.name,
+            "size": path.stat().st_size,
+            "boot": boot_id(),
+            "clean": clean,
+            "pids": pid_namespace(),
+        }
+        beside = self.path / f"{MANIFEST}.new"
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as out:
             json.dump(said, out)
             out.flush()
             os.fsync(out.fileno())
-        beside.replace(self.path / _MANIFEST)
+        beside.replace(self.path / MANIFEST)
         directory = os.open(self.path, os.O_RDONLY)
         try:
             os.fsync(directory)
@@ -242,7 +241,7 @@ class StoreDirectory:
 
     def _sweep(self, *kept: str) -> None:
         """Remove all files but these."""
-        for path in self.path.glob(f"*{_SUFFIX}*"):
+        for path in self.path.glob(f"*{SUFFIX}*"):
             if path.name not in kept and path.name.removesuffix("-lock") not in kept:
                 path.unlink(missing_ok=True)
 
@@ -254,12 +253,3 @@ class StoreDirectory:
             path=str(self.path),
             hint="Make room on its file system." if full else "Name a directory that this user may write.",
         )
-
-
-def _parsed(text: str) -> dict[str, object]:
-    """Return a JSON object; an empty one for anything else."""
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

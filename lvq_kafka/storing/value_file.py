@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ASIDE",
+    "CHANGES",
     "CONTESTS",
     "DUE",
     "EXPIRIES",
     "LINES",
     "MAP_SIZES",
     "RECORDS",
+    "MapOutgrown",
     "Pages",
     "PinnedPages",
     "ValueFile",
@@ -40,10 +42,17 @@ _COPIES = 8  # the pages that a batch may take, as a multiple of its bytes
 MAP_SIZES = (1 << 40, 1 << 36, 1 << 32, 1 << 30)
 """The sizes of a map to try: address space, which takes neither memory nor disk. A map that is too small grows."""
 
-RECORDS, EXPIRIES, CONTESTS, ASIDE, LINES, DUE, NOTES = (
-    *(b"records", b"expiries", b"contests", b"aside", b"lines", b"due", b"notes"),
+RECORDS, EXPIRIES, CONTESTS, ASIDE, LINES, DUE, CHANGES, NOTES = (
+    *(b"records", b"expiries", b"contests", b"aside", b"lines", b"due", b"changes", b"notes"),
 )
-_TABLES = (RECORDS, EXPIRIES, CONTESTS, ASIDE, LINES, DUE, NOTES)
+_TABLES = (RECORDS, EXPIRIES, CONTESTS, ASIDE, LINES, DUE, CHANGES, NOTES)
+
+
+class MapOutgrown(StoreFailed):
+    """A writer in another process has made the file larger than this process sees of it.
+
+    Let go of all cuts, and take another.
+    """
 
 
 class Pages(Protocol):
@@ -63,10 +72,16 @@ class ValueFile:
     it has changed. All others, and cuts, see what was committed. Nothing is synced before `close`: a process that is
     killed loses nothing, and after a power cut the file must not be opened.
 
-    The file is closed when nobody has it, or a cut of it, any longer. Not thread-safe.
+    The file is closed when nobody has it, or a cut of it, any longer. Not thread-safe, except for `cut` and
+    `last_commit`, which are all that readers in other processes use (R41).
+
+    Args:
+        path: the file.
+        sizes: the sizes of its map to try, in bytes.
+        create: whether to create its tables, which waits for a writer in another process.
     """
 
-    def __init__(self, path: Path, sizes: Sequence[int]) -> None:
+    def __init__(self, path: Path, sizes: Sequence[int], *, create: bool = True) -> None:
         self.path = path
         self._env = _open(path, sizes)
         finalize(self, self._env.close).atexit = False
@@ -78,9 +93,10 @@ class ValueFile:
         self._number: int | None = None  # the next one of `next_numbers`, once it is known
         self.version = 0
         """Grows with each commit and abort."""
-        with self._failing("open"), self._env.begin(write=True) as txn:
+        self.aborts = 0
+        with self._failing("open"), self._env.begin(write=create) as txn:
             self.tables = {
-                name: self._env.open_db(name, txn=txn, dupsort=name == LINES, dupfixed=name == LINES)
+                name: self._env.open_db(name, txn=txn, create=create, dupsort=name == LINES, dupfixed=name == LINES)
                 for name in _TABLES
             }
         self._env.reader_check()
@@ -140,6 +156,7 @@ class ValueFile:
             assert txn is not None
             txn.abort()
             self.version += 1
+            self.aborts += 1
             self._number = None
 
     def attempt(self, change: Callable[[Txn], T]) -> T:
@@ -156,18 +173,42 @@ class ValueFile:
         self._number += count
         return first
 
+    @property
+    def last_commit(self) -> int:
+        """The number of the last commit, by any process. It is read from memory."""
+        number: int = self._env.info()["last_txnid"]
+        return number
+
     def cut(self) -> PinnedPages:
-        """Return what was committed last. No write may be open."""
+        """Return what was committed last, by any process."""
         if len(self._cuts) >= _READERS // 2:
             raise StoreFailed(
                 f"The store in {self.path.parent} has {len(self._cuts)} snapshots in use, and can have no more.",
                 path=str(self.path.parent),
                 hint="Let go of snapshots that are no longer needed.",
             )
-        with self._failing("read"):
-            cut = PinnedPages(self, self._env.begin(buffers=True))
+        cut = PinnedPages(self, self._begin_reading())
         self._cuts.add(cut)
         return cut
+
+    def _begin_reading(self) -> Txn:
+        import lmdb
+
+        for prepare in (None, self._env.reader_check, self._see_growth):
+            try:
+                if prepare is not None:
+                    prepare()
+                return self._env.begin(buffers=True)
+            except (lmdb.ReadersFullError, lmdb.MapResizedError) as error:
+                refused = error
+            except lmdb.Error as error:
+                raise failure(error, self.path, "read") from error
+        raise failure(refused, self.path, "read") from refused
+
+    def _see_growth(self) -> None:
+        """Make the map as large as a writer in another process has made it, unless something is being read here."""
+        if not len(self._cuts) and self._current is None:
+            self._env.set_mapsize(0)
 
     def reserve(self, size: int) -> None:
         """See to it that the map has room for a batch of this many bytes."""
@@ -182,7 +223,7 @@ class ValueFile:
                 f"The store in {self.path.parent} has to grow beyond {info['map_size']:,} bytes of address space, "
                 f"which it cannot while snapshots of it are in use ({len(self._cuts)}).",
                 path=str(self.path.parent),
-                hint="Let go of the snapshots; the view then goes on by itself.",
+                hint="Let go of them, and close what this process has attached; the view then goes on by itself.",
             )
         with self._failing("grow"):
             self._env.set_mapsize(max(2 * info["map_size"], need + need // 2))
@@ -223,8 +264,7 @@ class ValueFile:
 
     def noted(self, name: str) -> bytes | None:
         """Return a note; None if there is none."""
-        found = self.txn.get(name.encode(), None, self.tables[NOTES])
-        return None if found is None else bytes(found)
+        return _noted(self, name)
 
 
 class PinnedPages:
@@ -238,6 +278,15 @@ class PinnedPages:
         self.txn = txn
         for table in file.tables.values():
             txn.stat(table)  # look-ups then change nothing in the transaction, so threads may share it
+
+    def noted(self, name: str) -> bytes | None:
+        """Return a note; None if there is none."""
+        return _noted(self, name)
+
+
+def _noted(pages: Pages, name: str) -> bytes | None:
+    found = pages.txn.get(name.encode(), None, pages.file.tables[NOTES])
+    return None if found is None else bytes(found)
 
 
 class _InParent:
@@ -253,8 +302,10 @@ class _InParent:
 _open_files: WeakValueDictionary[Path, ValueFile] = WeakValueDictionary()
 
 
-def open_file(path: Path, sizes: Sequence[int] = MAP_SIZES) -> ValueFile:
+def open_file(path: Path, sizes: Sequence[int] = MAP_SIZES, *, create: bool = True) -> ValueFile:
     """Open a file, or return it if this process has it open: LMDB must not open one twice.
+
+    See `ValueFile` for the arguments.
 
     Raises:
         StoreFailed: it cannot be opened, or is no such file.
@@ -263,7 +314,7 @@ def open_file(path: Path, sizes: Sequence[int] = MAP_SIZES) -> ValueFile:
     place = path.resolve()
     found = _open_files.get(place)
     if found is None:
-        found = _open_files[place] = ValueFile(place, sizes)
+        found = _open_files[place] = ValueFile(place, sizes, create=create)
     return found
 
 
@@ -305,6 +356,12 @@ def failure(error: Exception, path: Path, doing: str) -> StoreFailed:
             f"The store in {where} cannot be written: {said}.",
             path=where,
             hint="Make room on its file system; the view then goes on by itself.",
+        )
+    if isinstance(error, lmdb.MapResizedError):
+        return MapOutgrown(
+            f"The store in {where} has grown, and this process cannot see the rest of it while it holds snapshots.",
+            path=where,
+            hint="Let go of the snapshots; the reader then goes on by itself.",
         )
     if isinstance(error, lmdb.ReadersFullError):
         return StoreFailed(

@@ -47,8 +47,8 @@ State = Literal["catching-up", "stale", "caught-up", "blocked", "disconnected", 
   until that is complete.
 - ``blocked``: it has read all it may; an open transaction hides the other records that the log held at that time.
 - ``caught-up``: it has read everything that the log held at that time, and follows.
-- ``disconnected``: it cannot reach the cluster, or write its store; ``trouble`` tells which. It keeps retrying by
-  itself, and may be stale meanwhile.
+- ``disconnected``: it cannot reach the cluster, or write its store, or the writer of the store that it is attached to
+  does not report; ``trouble`` tells which. It keeps retrying by itself, and may be stale meanwhile.
 - ``failed``: it has stopped permanently; ``failure`` is the reason.
 - ``closed``: it was closed.
 """
@@ -59,6 +59,8 @@ _MARKERS = 0.4  # seconds for a decided transaction's markers to reach all its p
 class Trouble(StrEnum):
     """A reason why a reader may be stale. Of several, the first one listed here counts."""
 
+    WRITER = "writer"
+    """The process that writes the store does not report any more (R41)."""
     NO_ANSWER = "no answer"
     """The cluster does not answer the thread that reads."""
     STALLED = "stalled"

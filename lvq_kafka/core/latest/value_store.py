@@ -22,7 +22,9 @@ class ValueStore(Protocol):
     threads may use copies of its table.
     """
 
-    stats: ReaderStats
+    @property
+    def stats(self) -> ReaderStats:
+        """Counts since the store began."""
 
     @property
     def deselected(self) -> Collection[bytes]:

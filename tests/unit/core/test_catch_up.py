@@ -171,7 +171,7 @@ def test_a_record_shows_that_the_log_answers_and_nothing_of_the_metadata() -> No
         reader.lose_touch(trouble, unavailable())
     apply(reader, fetch(b"a", position=2))
     assert set(reader.troubles) == {
-        *(Trouble.STALLED, Trouble.GONE, Trouble.NO_METADATA, Trouble.STORE, Trouble.UNSURE)
+        *(Trouble.STALLED, Trouble.GONE, Trouble.NO_METADATA, Trouble.STORE, Trouble.UNSURE, Trouble.WRITER)
     }
     assert reader.is_sure()
     assert not reader.is_sure()

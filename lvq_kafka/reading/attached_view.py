@@ -1,0 +1,160 @@
+"""A queue as a live mapping that another process keeps up to date (R41)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from os import PathLike
+from typing import Generic, NoReturn, Self
+
+from lvq_kafka.codecs import BYTES, Codec, T, Undecodable, V, check_undecodable
+from lvq_kafka.core.text.validation import waiting
+from lvq_kafka.errors import ConfigError, LVQError, StoreNotFound
+from lvq_kafka.reading.attachment import Attachment
+from lvq_kafka.reading.catch_up_waiter import Limit
+from lvq_kafka.reading.entries import EndOfDump
+from lvq_kafka.reading.listing import Listing
+from lvq_kafka.reading.resuming import Resumable, ResumePoint
+from lvq_kafka.reading.view import LiveMapping
+from lvq_kafka.runtime.keywords import refuse_unknown
+
+__all__ = ["AttachedView", "attach"]
+
+_PATIENCE = 0.1  # seconds between two looks for a store that is not there yet
+
+
+class AttachedView(LiveMapping[V], Generic[V]):
+    """A live mapping from key to current value, of a view's store that another process writes; see `attach`.
+
+    It reads as a `View` does, from the files of the store, without a connection to the cluster: each read shows what
+    one commit of the writer holds, and a snapshot is such a commit. ``state``, ``lag`` and ``progress`` are the
+    writer's, as of its last report; it makes one each second. If it is dead, was closed, or stands still, the state is
+    disconnected within some seconds, and ``status.trouble`` says why. Values are shown all the same, less those that
+    have expired since (R10); what becomes due (R11) counts once there is a writer again.
+
+    If the store is built again, this view shows the new values as soon as the writer does, and its watches report what
+    differs. It fails if the directory then holds values of another queue.
+
+    What to hold is selected by the writer.
+
+    Args:
+        path: the directory of the store.
+        codec: decodes the values.
+        catch_up_timeout: seconds that entering ``with`` waits; None for no limit.
+        undecodable: ``"raise"`` or ``"raw"``; see `Undecodable`. Only the writer can skip values.
+
+    Raises:
+        ConfigError: an option is invalid.
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        codec: Codec[V],
+        *,
+        undecodable: Undecodable = "raise",
+        catch_up_timeout: float | None = 60.0,
+    ) -> None:
+        check_undecodable(undecodable)
+        if undecodable == "skip":
+            raise ConfigError(
+                "What an attached view skips is up to the writer of its store.",
+                options=["undecodable"],
+                hint="Open the writer with it, and leave it out here.",
+            )
+        if not isinstance(codec, Codec):
+            raise ConfigError(
+                f"value={codec!r} is not a codec.",
+                options=["value"],
+                hint="Use BYTES, TEXT, JSON, Codec(encode, decode) or serializers(...).",
+            )
+        self._codec = codec
+        self._raw_on_error = undecodable == "raw"
+        self._catch_up_timeout = waiting(catch_up_timeout, "catch_up_timeout")
+        self._callbacks = []
+        self._attachment = self._follower = Attachment(path, lambda: time.time())
+        self._shared = self._source = self._follower.shared
+        self._topic = self._shared.topic
+
+    def start(self) -> Self:
+        """Show what the store holds, without waiting; does nothing if already started.
+
+        Raises:
+            StoreNotFound: there is no store, or none yet.
+            StoreFailed: it cannot be read from this process, or not be trusted.
+            ConfigError: it is on a network file system.
+            MissingExtra: LMDB is not installed.
+        """
+        self._follower.start()
+        subject = self._attachment.subject
+        self._topic = subject.topic
+        self._listing = Listing(subject.rules)
+        self._iterated = Listing(subject.rules, by_rank=False)
+        return self
+
+    def open(self) -> Self:
+        """Wait for the store, and until its writer has caught up, as ``with`` does.
+
+        Raises:
+            StoreNotFound: there is none in time.
+            CatchUpTimeout: its writer has not caught up in time, or none is there.
+            StoreFailed, ConfigError, MissingExtra: as for `start`.
+        """
+        return super().open()
+
+    def _start_within(self, limit: Limit) -> None:
+        while True:
+            try:
+                self.start()
+            except StoreNotFound:
+                left = limit.left()
+                if left == 0:
+                    raise
+                self._shared.stop.wait(_PATIENCE if left is None else min(left, _PATIENCE))
+            else:
+                return
+
+    @property
+    def unjudged(self) -> int:
+        """0: what a view holds is judged where it is written."""
+        return 0
+
+    @property
+    def selection_failure(self) -> LVQError | None:
+        """None: what a view holds is judged where it is written."""
+        return None
+
+    def _resume_point(self, since: Resumable) -> NoReturn:
+        raise ConfigError(
+            "An attached view has no log to look up what has changed since.",
+            options=["since"],
+            hint="Begin with a dump, or watch a view of the queue itself.",
+        )
+
+    def _changed_since(self, point: ResumePoint, end: EndOfDump) -> Mapping[bytes, bool]:
+        raise AssertionError("There is no point to resume from.")
+
+
+@refuse_unknown()
+def attach(
+    path: str | PathLike[str],
+    *,
+    value: Codec[T] = BYTES,  # type: ignore[assignment]  # the default of T
+    undecodable: Undecodable = "raise",
+    catch_up_timeout: float | None = 60.0,
+) -> AttachedView[T]:
+    """Return a live mapping of what another process keeps in a store, without a connection to the cluster (R41).
+
+    The writer is a `View` with ``store=path``, or ``lvq hold``, on the same machine, in the same PID namespace and of
+    the same user. See `AttachedView`. Needs the extra ``store``.
+
+    Args:
+        path: the directory of the store.
+        value: the codec for values: `BYTES`, `TEXT`, `JSON` or your own.
+        undecodable: ``"raise"`` or ``"raw"``; see `Undecodable`. Only the writer can skip values.
+        catch_up_timeout: seconds that entering ``with`` waits; None for no limit.
+
+    Raises:
+        ConfigError: an option is invalid.
+    """
+    return AttachedView(path, value, undecodable=undecodable, catch_up_timeout=catch_up_timeout)
