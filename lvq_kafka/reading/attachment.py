@@ -158,7 +158,7 @@ class _AttachedThread:
         assert ears is not None
         while True:
             ears.wait(self._until_next())
-            if shared.over:
+            if shared.over or self._cut is None:
                 return
             try:
                 self._look()

@@ -200,8 +200,7 @@ class FollowerState:
         self._next_beat = now + BEAT
         with self.lock:
             try:
-                keeper.report(self.catch_up)
-                keeper.commit(self.catch_up)
+                keeper.commit(self.catch_up, beat=True)
                 self.catch_up.written()
             except StoreFailed as error:
                 keeper.abort(self.catch_up)

@@ -139,10 +139,10 @@ class ReaderThread:
             self._close_store()
             raise
 
-    def _close_store(self) -> None:
+    def _close_store(self, reason: Exception | None = None) -> None:
         if self._keeper is not None:
             with self._shared.lock:
-                self._keeper.close(self._shared.catch_up)
+                self._keeper.close(self._shared.catch_up, reason or self._shared.catch_up.failure)
 
     def _open(self) -> None:
         if self._watch is not None:
@@ -157,7 +157,7 @@ class ReaderThread:
 
     def run(self) -> None:
         """Read until the follower is closed or has failed: the body of the thread."""
-        shared = self._shared
+        shared, reason = self._shared, None
         try:
             while not shared.over:
                 self._step()
@@ -165,9 +165,12 @@ class ReaderThread:
                     self._pass_time()
                 if not self._unwritten:
                     shared.beat()
+        except Exception as error:
+            reason = error
+            raise
         finally:
             self._reader.close()
-            self._close_store()
+            self._close_store(reason)
             if self._watch is not None:
                 self._watch.leave(self)
             if shared.abandoned:

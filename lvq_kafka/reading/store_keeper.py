@@ -112,6 +112,7 @@ class StoreKeeper:
         self._left: StoredTables | None = None  # by an earlier process, until it is taken up
         self._unshown: Kept | None = None  # the one of which the directory does not say that it counts
         self._kept: list[Kept] = []  # what is shown, and what is being read
+        self._reported: Kept | None = None  # the one that has the last report
 
     def open(self) -> None:
         """Become the writer of the store. Raises what `StoreDirectory.open` raises."""
@@ -232,34 +233,32 @@ class StoreKeeper:
         if kept is not None:
             kept.changes.add(keys, cause)
 
-    def report(self, catch_up: CatchUp, ended: str | None = None) -> None:
-        """Note the state of this reader, for those in other processes (R41); it counts with the next `commit`.
+    def commit(self, catch_up: CatchUp, *, beat: bool = False, ended: str | None = None) -> None:
+        """Make the changes durable, and show what has become complete.
+
+        With them goes a report of the state of this reader, for those in other processes (R41).
 
         Args:
             catch_up: the state.
+            beat: whether to report although nothing has changed.
             ended: see `Report`.
-        """
-        kept = self.shown(catch_up)
-        if kept is not None:
-            kept.tables.file.note(REPORT, Report.of(catch_up, self.now(), ended).to_note())
-
-    def commit(self, catch_up: CatchUp) -> None:
-        """Make the changes durable, and show what has become complete.
 
         Raises:
             StoreFailed: that was not possible. Call `abort`.
         """
-        changed = [kept for kept in self._kept if kept.changed]
-        if changed:
-            self.report(catch_up)
+        shown = self.shown(catch_up)
+        news = beat or shown is not self._reported or any(kept.changed for kept in self._kept)
+        if news and shown is not None:
+            shown.tables.file.note(REPORT, Report.of(catch_up, self.now(), ended).to_note())
         for kept in self._kept:
             kept.commit()
+        self._reported = shown
         for kept in list(self._kept):
             if kept.fold.store is catch_up.values:
                 self._show(kept)
         if len(self._kept) > 1 and not catch_up.starting_over:
             self._kept = [kept for kept in self._kept if kept.fold.store is catch_up.values]
-        if changed:
+        if news:
             self._directory.ring()
 
     def _show(self, kept: Kept) -> None:
@@ -290,15 +289,19 @@ class StoreKeeper:
                 kept.tables.file.check_readers()
         self.commit(catch_up)
 
-    def close(self, catch_up: CatchUp) -> None:
-        """Make everything durable, tell readers in other processes, and let others write the store."""
+    def close(self, catch_up: CatchUp, reason: Exception | None) -> None:
+        """Make everything durable, tell readers in other processes, and let others write the store.
+
+        Args:
+            catch_up: the state.
+            reason: the error that ends this reader, or None.
+        """
         try:
-            self.report(catch_up, ended="" if catch_up.failure is None else str(catch_up.failure))
-            self.commit(catch_up)
+            self.commit(catch_up, beat=True, ended="" if reason is None else str(reason))
         except StoreFailed as error:
             self.abort(catch_up)
             logger.warning("readers in other processes learn late that this one has ended: %s", error)
-        self._kept = []
+        self._kept, self._reported = [], None
         try:
             self._directory.close()
         except StoreFailed as error:

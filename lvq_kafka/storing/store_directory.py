@@ -21,7 +21,7 @@ from lvq_kafka.storing.manifest import BELL, MANIFEST, SUFFIX, distrust, parsed,
 from lvq_kafka.storing.places import boot_id, host_name, network_file_system, pid_namespace
 from lvq_kafka.storing.record_format import FORMAT
 from lvq_kafka.storing.stored_tables import StoredTables
-from lvq_kafka.storing.value_file import MAP_SIZES, open_file
+from lvq_kafka.storing.value_file import MAP_SIZES, OnlyAttached, open_file
 
 __all__ = ["StoreDirectory"]
 
@@ -185,6 +185,8 @@ class StoreDirectory:
             return None, why
         try:
             file = open_file(path, self._sizes)
+        except OnlyAttached:
+            raise
         except StoreFailed as error:
             return None, str(error)
         return StoredTables(file), None

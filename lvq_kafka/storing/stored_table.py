@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import compress, count, islice, starmap
 from operator import itemgetter
 from typing import TYPE_CHECKING, Self
@@ -55,11 +55,15 @@ class StoredTable(Bound):
     def __init__(self, file: ValueFile, partitions: int, key_header: str | None) -> None:
         self.partitions = partitions
         self.key_header = key_header
-        self.index = _Keys(self)
         self._file = file
         self._source: Pages = file
         self._records = file.tables[RECORDS]
         self._line: tuple[int, ref[KeyOrder]] | None = None  # the last result of `keys`, and the version of the file
+
+    @property
+    def index(self) -> Container[bytes]:
+        """See `Table.index`."""
+        return _Keys(self)  # not kept: in a circle, a cut would outlive its last use
 
     # ---------------------------------------------------------------- reading
 
@@ -190,7 +194,7 @@ class StoredTable(Bound):
         """Return a cut of the file, which later commits do not change."""
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__)
-        twin.index, twin._source, twin._line = _Keys(twin), self._file.cut(), None
+        twin._source, twin._line = self._file.cut(), None
         return twin
 
     def __repr__(self) -> str:

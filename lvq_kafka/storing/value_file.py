@@ -27,6 +27,7 @@ __all__ = [
     "MAP_SIZES",
     "RECORDS",
     "MapOutgrown",
+    "OnlyAttached",
     "Pages",
     "PinnedPages",
     "ValueFile",
@@ -55,6 +56,10 @@ class MapOutgrown(StoreFailed):
     """
 
 
+class OnlyAttached(StoreFailed):
+    """This process reads the file by an environment that cannot write it, and LMDB must not open it twice."""
+
+
 class Pages(Protocol):
     """The source of a table: a file as it is, or a cut of it."""
 
@@ -78,12 +83,13 @@ class ValueFile:
     Args:
         path: the file.
         sizes: the sizes of its map to try, in bytes.
-        create: whether to create its tables, which waits for a writer in another process.
+        create: False to only read it, if this process does not write it already.
     """
 
     def __init__(self, path: Path, sizes: Sequence[int], *, create: bool = True) -> None:
         self.path = path
-        self._env = _open(path, sizes)
+        self.read_only = not create
+        self._env = _open(path, sizes, read_only=not create)
         finalize(self, self._env.close).atexit = False
         self.file = self
         self._cuts: WeakSet[PinnedPages] = WeakSet()
@@ -94,18 +100,30 @@ class ValueFile:
         self.version = 0
         """Grows with each commit and abort."""
         self.aborts = 0
-        with self._failing("open"), self._env.begin(write=create) as txn:
-            self.tables = {
-                name: self._env.open_db(name, txn=txn, create=create, dupsort=name == LINES, dupfixed=name == LINES)
+        with self._failing("open"):
+            self.tables = self._open_tables() if create else self._find_tables()
+            self._env.reader_check()
+        notify_of_forks(self)
+
+    def _open_tables(self) -> dict[bytes, lmdb._Database]:
+        with self._env.begin(write=True) as txn:
+            return {
+                name: self._env.open_db(name, txn=txn, dupsort=name == LINES, dupfixed=name == LINES)
                 for name in _TABLES
             }
-        self._env.reader_check()
-        notify_of_forks(self)
+
+    def _find_tables(self) -> dict[bytes, lmdb._Database]:
+        """Return the tables, which there are: in a transaction for reading, LMDB would forget them at its end."""
+        return {
+            name: self._env.open_db(name, create=False, dupsort=name == LINES, dupfixed=name == LINES)
+            for name in _TABLES
+        }
 
     def left_behind(self) -> None:
         """See `lvq_kafka.runtime.forking`."""
         _open_files.pop(self.path, None)
         self._current = None
+        self._env.close()  # of this process alone, which may then open the file itself
         self._env = _InParent(self.path)  # type: ignore[assignment]
         for cut in self._cuts:
             cut.txn = self._env  # type: ignore[assignment]
@@ -194,16 +212,18 @@ class ValueFile:
     def _begin_reading(self) -> Txn:
         import lmdb
 
-        for prepare in (None, self._env.reader_check, self._see_growth):
+        for prepare in (lambda: None, self._env.reader_check, self._see_growth):
             try:
-                if prepare is not None:
-                    prepare()
+                prepare()
                 return self._env.begin(buffers=True)
-            except (lmdb.ReadersFullError, lmdb.MapResizedError) as error:
-                refused = error
+            except (lmdb.ReadersFullError, lmdb.MapResizedError):
+                pass  # nothing must keep this error: its frames have cuts, which keep the map from growing
             except lmdb.Error as error:
                 raise failure(error, self.path, "read") from error
-        raise failure(refused, self.path, "read") from refused
+        try:
+            return self._env.begin(buffers=True)
+        except lmdb.Error as error:
+            raise failure(error, self.path, "read") from error
 
     def _see_growth(self) -> None:
         """Make the map as large as a writer in another process has made it, unless something is being read here."""
@@ -313,12 +333,18 @@ def open_file(path: Path, sizes: Sequence[int] = MAP_SIZES, *, create: bool = Tr
     """
     place = path.resolve()
     found = _open_files.get(place)
+    if found is not None and found.read_only and create:
+        raise OnlyAttached(
+            f"This process has attached the store in {path.parent}, so it cannot write it.",
+            path=str(path.parent),
+            hint="Close what is attached, and let go of snapshots of it.",
+        )
     if found is None:
         found = _open_files[place] = ValueFile(place, sizes, create=create)
     return found
 
 
-def _open(path: Path, sizes: Sequence[int]) -> lmdb.Environment:
+def _open(path: Path, sizes: Sequence[int], *, read_only: bool) -> lmdb.Environment:
     with needing("store", "`store`", options=["store"]):
         import lmdb
     for size in sizes:
@@ -327,6 +353,8 @@ def _open(path: Path, sizes: Sequence[int]) -> lmdb.Environment:
                 str(path),
                 map_size=size,
                 subdir=False,
+                readonly=read_only,
+                create=not read_only,
                 mode=0o600,
                 max_dbs=len(_TABLES),
                 max_readers=_READERS,

@@ -1,4 +1,4 @@
-"""R40: a store of a process that is killed is the same as memory; ``python -m tests.killed_stores`` kills many."""
+"""R40, R41: stores and readers of processes that are killed; ``python -m tests.killed_stores`` kills many."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import re
 from random import Random
 
 from tests.effort import TIMES
-from tests.killed_stores import kill_many
+from tests.killed_stores import kill_attached, kill_many
 
 
 def test_r40_a_store_whose_process_is_killed_shows_what_memory_does_and_is_not_read_again() -> None:
     lines = [line for _ in range(TIMES) for line in kill_many(Random().randrange(1_000_000), 4)]
     read, total = zip(*(map(int, re.findall(r"(\d+) of (\d+)", line)[0]) for line in lines))
     assert sum(read) < sum(total)
+
+
+def test_r41_readers_see_cuts_of_the_log_whichever_process_is_killed() -> None:
+    lines = [line for _ in range(TIMES) for line in kill_attached(Random().randrange(1_000_000), 4)]
+    assert len(lines) == 4 * TIMES
