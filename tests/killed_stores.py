@@ -4,8 +4,8 @@
 that the one before has left. No process closes it. After each kill, a copy of the store is opened, and has to show what
 a view in memory shows, without reading the log from its start. The options of the queue depend on the seed.
 
-``--attached`` kills readers, too: processes that have the store attached, and compare each snapshot, and what a watch
-has told them, with the log up to the same offset (R41).
+``--attached`` kills readers, too: processes that have the store attached, and compare each snapshot, and the
+events of a watch, with the log up to the same offset (R41).
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from lvq_kafka.cli.commands.broker import broker
 from lvq_kafka.cli.commands.consume import consume
 from lvq_kafka.cli.commands.export import export
 from lvq_kafka.cli.commands.feed import feed
+from lvq_kafka.cli.commands.hold import hold
 from lvq_kafka.cli.commands.lvqtest import lvqtest
 from lvq_kafka.cli.commands.manage import expire, move, purge, reclaim, reset
 from lvq_kafka.cli.commands.options import options
@@ -49,7 +50,7 @@ __all__ = ["lvq"]
 SECTIONS: Mapping[str, tuple[click.Command, ...]] = {
     "Queues": (declare, alter, options, settings, queues, stats, drop),
     "Write": (send, put, delete, feed),
-    "Read": (get, browse, watch, export),
+    "Read": (get, browse, watch, export, hold),
     "Consume": (consume,),
     "Bridge": (bridge,),
     "Manage": (purge, expire, reset, move, repair, reclaim),

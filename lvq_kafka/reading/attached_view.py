@@ -24,7 +24,7 @@ _PATIENCE = 0.1  # seconds between two looks for a store that is not there yet
 
 
 class AttachedView(LiveMapping[V], Generic[V]):
-    """A live mapping from key to current value, of a view's store that another process writes; see `attach`.
+    """A live mapping of the store that another process writes; see `attach`.
 
     It reads as a `View` does, from the files of the store, without a connection to the cluster: each read shows what
     one commit of the writer holds, and a snapshot is such a commit. ``state``, ``lag`` and ``progress`` are the
@@ -35,7 +35,7 @@ class AttachedView(LiveMapping[V], Generic[V]):
     If the store is built again, this view shows the new values as soon as the writer does, and its watches report what
     differs. It fails if the directory then holds values of another queue.
 
-    What to hold is selected by the writer.
+    The writer selects the values to hold.
 
     Args:
         path: the directory of the store.
@@ -143,7 +143,9 @@ def attach(
     undecodable: Undecodable = "raise",
     catch_up_timeout: float | None = 60.0,
 ) -> AttachedView[T]:
-    """Return a live mapping of what another process keeps in a store, without a connection to the cluster (R41).
+    """Return a live mapping of the store that another process writes (R41).
+
+    It needs no connection to the cluster.
 
     The writer is a `View` with ``store=path``, or ``lvq hold``, on the same machine, in the same PID namespace and of
     the same user. See `AttachedView`. Needs the extra ``store``.

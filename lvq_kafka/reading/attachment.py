@@ -34,7 +34,7 @@ _LOOK = 1.0  # seconds between two looks at a writer that does not ring
 _SHORTEST = 0.005  # seconds between two moments at which something expires
 _PATIENCE = 0.5  # seconds until a waiting caller notices that nobody waits for it
 
-_Change = tuple[list[bytes], Cause | None]
+_Changed = tuple[list[bytes], Cause | None]
 
 
 class Attachment(BackgroundReader):
@@ -61,7 +61,7 @@ class Attachment(BackgroundReader):
 
     @property
     def subject(self) -> Subject:
-        """What the values are of. It is known once this is open."""
+        """The queue that the values are of, known once this is open."""
         assert self._thread.subject is not None
         return self._thread.subject
 
@@ -79,7 +79,7 @@ class _WriterAsObserver:
     def ends(
         self, left: Callable[[], float | None] = lambda: None, *, stable: bool = False
     ) -> tuple[str, dict[int, int]]:
-        """Return the ends that the writer has asked for after this call; see `MetadataThread.ends`.
+        """Return the ends as the writer sees them after this call; see `MetadataThread.ends`.
 
         Raises:
             CatchUpTimeout: it has not, in time.
@@ -161,7 +161,7 @@ class _AttachedThread:
             if shared.over or self._cut is None:
                 return
             try:
-                self._look()
+                self._check()
             except StoreFailed as error:
                 if self._catch_up.lose_touch(Trouble.STORE, error):
                     logger.warning(
@@ -184,7 +184,7 @@ class _AttachedThread:
         assert self._cut is not None
         return self._cut
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """Show the last commit, if that is another one."""
         shared = self.shared
         if self._directory.moved() and self._move():
@@ -221,18 +221,18 @@ class _AttachedThread:
         except MapOutgrown:
             self._follow_growth(commit)
             return
-        changes: Iterable[_Change] = ()
+        changes: Iterable[_Changed] = ()
         if len(self.shared.notifier):
             logged = changes_since(pages, next_change(self._shown.pages))
             changes = self._compared(pages) if logged is None else logged
         self._show(commit, pages, changes)
 
-    def _compared(self, pages: PinnedPages) -> list[_Change]:
+    def _compared(self, pages: PinnedPages) -> list[_Changed]:
         """Return the keys whose records differ from those that are shown."""
         return [(list(differing(self._shown, self._made(pages))), None)]
 
     def _follow_growth(self, commit: int) -> None:
-        """Show a later commit once nothing is held of the map that is too small. All keys count as changed."""
+        """Show a later commit in a larger map. All keys count as changed."""
         with self.shared.lock:
             keys = list(self._shown.table.keys("in-place")) if len(self.shared.notifier) else []
             self._cut = None
@@ -250,7 +250,7 @@ class _AttachedThread:
         assert subject is not None
         return StoredCut(pages, Report.from_note(note), subject.key_header)
 
-    def _show(self, commit: int, pages: PinnedPages, changes: Iterable[_Change] = ()) -> None:
+    def _show(self, commit: int, pages: PinnedPages, changes: Iterable[_Changed] = ()) -> None:
         """Show a cut, and pass on what changes with it."""
         cut, shared, catch_up = self._made(pages), self.shared, self._catch_up
         with shared.lock:
@@ -258,7 +258,7 @@ class _AttachedThread:
             cut.table.told = told
             before = (catch_up.replay.stage, set(catch_up.troubles), catch_up.starting_over)
             self._cut, self._seen = cut, commit
-            catch_up.take(shared.clock(), cut, cut.report)
+            catch_up.show(shared.clock(), cut, cut.report)
             for keys, cause in changes:
                 shared.notifier.notify([key for key in keys if cause != "expired" or key not in told], cause=cause)
             after = (catch_up.replay.stage, set(catch_up.troubles), catch_up.starting_over)

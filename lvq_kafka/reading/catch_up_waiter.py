@@ -20,7 +20,7 @@ _BRISK = 0.1  # seconds too short for a new record to be superseded, its segment
 
 
 class Observer(Protocol):
-    """What knows the ends of the log: the `MetadataThread`, or the writer of a store."""
+    """The source of the ends of a log: the `MetadataThread`, or the writer of a store."""
 
     def refresh_now(self) -> None:
         """Look at once, if possible."""

@@ -1,4 +1,4 @@
-"""Reading in the background from opening to closing, and its status: from a cluster, or from a store."""
+"""Reading in the background, from a cluster or from a store: lifecycle and status."""
 
 from __future__ import annotations
 

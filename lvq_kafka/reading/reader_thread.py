@@ -64,7 +64,7 @@ class ReaderStore:
     terms: Callable[[QueueRules], Terms]
     """Returns the terms of values that are kept by these rules."""
     subject: Subject
-    """What readers in other processes have to know of the values."""
+    """The values, for readers in other processes."""
 
 
 @dataclass(frozen=True, slots=True)

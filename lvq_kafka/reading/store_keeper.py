@@ -50,7 +50,7 @@ class Kept:
     noted: Mapping[int, int] = field(default_factory=dict)
     """The positions that the file has."""
     changes: ChangeLog = field(init=False)
-    """What changed lately, for readers in other processes."""
+    """The keys that changed lately, for readers in other processes."""
 
     def __post_init__(self) -> None:
         self.changes = ChangeLog(self.tables.file)
@@ -290,7 +290,7 @@ class StoreKeeper:
         self.commit(catch_up)
 
     def close(self, catch_up: CatchUp, reason: Exception | None) -> None:
-        """Make everything durable, tell readers in other processes, and let others write the store.
+        """Make everything durable, make a last report, and let others write the store.
 
         Args:
             catch_up: the state.

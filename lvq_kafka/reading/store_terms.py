@@ -19,7 +19,7 @@ _LONGEST = 200  # characters of a term; of a longer one, the hash is kept
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What the values of a store are of, for readers in other processes (R41)."""
+    """The queue that the values of a store are of, for readers in other processes (R41)."""
 
     topic: str
     key_header: str | None

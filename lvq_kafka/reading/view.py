@@ -45,7 +45,7 @@ logger = logging.getLogger("lvq_kafka.view")
 
 
 class LiveMapping(FollowingReader[V], CurrentValues[V], Generic[V]):
-    """What a view can do, whether it reads the log itself or shows what another process has read.
+    """A live mapping with watches, of this process or another.
 
     Reads show what the reader has, and never wait. A reader that can no longer follow reports it: reads raise
     `ReaderFailed` once it has failed, and ``state`` shows when it is disconnected.

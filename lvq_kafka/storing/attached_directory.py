@@ -8,8 +8,8 @@ from pathlib import Path
 
 from lvq_kafka.errors import ConfigError, StoreFailed, StoreNotFound
 from lvq_kafka.runtime.extras import needing
-from lvq_kafka.storing.manifest import BELL, MANIFEST, distrust, read_manifest, undamaged
 from lvq_kafka.storing.places import mounted_read_only, network_file_system, pid_namespace
+from lvq_kafka.storing.store_manifest import BELL, MANIFEST, distrust, read_manifest, undamaged
 from lvq_kafka.storing.value_file import MAP_SIZES, ValueFile, open_file
 
 __all__ = ["AttachedDirectory"]
@@ -18,7 +18,7 @@ _ATTEMPTS = 5  # to open the file that counts, while it is replaced again and ag
 
 
 class AttachedDirectory:
-    """A directory with a store, whoever writes it.
+    """A directory with a store that another process may write.
 
     Args:
         path: the directory.

@@ -1,4 +1,4 @@
-"""Waking readers in other processes: a file that is written to, and those that watch it (R41)."""
+"""Waking readers in other processes by a file that they watch (R41)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RECENT = 0.5  # seconds after a change during which others are likely
 class Bell:
     """A file that its owner writes a byte to, again and again.
 
-    A byte in the cache of the system costs a microsecond, whoever watches.
+    A byte in the cache of the system costs a microsecond, however many watch.
     """
 
     def __init__(self, path: Path) -> None:

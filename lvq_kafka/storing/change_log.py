@@ -39,7 +39,7 @@ class ChangeLog:
         self._as_of = -1  # the number of aborts of the file when this was right
 
     def add(self, keys: Iterable[bytes], cause: Cause | None = None) -> None:
-        """Note that these keys have changed, or have lost their value for a cause. Raises `StoreFailed`."""
+        """Note that keys have changed, or lost their value for a cause. Raises `StoreFailed`."""
         known = list(dict.fromkeys(keys))
         if known:
             head = _HEAD.pack(_CAUSES.index(cause), len(known))

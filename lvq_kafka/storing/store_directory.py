@@ -17,9 +17,9 @@ from lvq_kafka.errors import ConfigError, StoreFailed, StoreFull, StoreInUse
 from lvq_kafka.runtime.extras import needing
 from lvq_kafka.runtime.forking import notify_of_forks
 from lvq_kafka.storing.bell import Bell
-from lvq_kafka.storing.manifest import BELL, MANIFEST, SUFFIX, distrust, parsed, read_manifest, undamaged
 from lvq_kafka.storing.places import boot_id, host_name, network_file_system, pid_namespace
 from lvq_kafka.storing.record_format import FORMAT
+from lvq_kafka.storing.store_manifest import BELL, MANIFEST, SUFFIX, distrust, parsed, read_manifest, undamaged
 from lvq_kafka.storing.stored_tables import StoredTables
 from lvq_kafka.storing.value_file import MAP_SIZES, OnlyAttached, open_file
 

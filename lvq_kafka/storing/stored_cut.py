@@ -1,4 +1,4 @@
-"""One cut of a file that another process writes: its table, and the time that passes in it (R41)."""
+"""One cut of a file that another process writes, and the time that passes in it (R41)."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ class CutTable(StoredExpiringTable):
         return [key for key in keys if key not in hidden] if hidden else keys
 
     def copy(self) -> Self:
-        """Return this cut as of now."""
+        """Return this cut, in which no more time passes."""
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin.hidden = dict(self.hidden)
         return twin
 
     def hide_expired(self, now: int) -> list[bytes]:
-        """Hide what has expired by now, in ms; return the keys that are hidden from now on, and were not before."""
+        """Hide what has expired by now, in ms; return the keys that were not hidden before."""
         self.now = now
         if self.next_expiry >= now:
             return []
@@ -132,7 +132,7 @@ class StoredCut:
     def pass_time(self, now: int, first: bytes | None = None) -> Changes | None:
         """Hide what has expired by now, in ms; see `ValueStore.pass_time`.
 
-        What is due counts once the writer has seen to it (R11).
+        A message that is due counts once the writer has seen to it (R11).
         """
         hidden = len(self.table.hidden)
         expired = self.table.hide_expired(now)
@@ -173,10 +173,10 @@ def differing(before: StoredCut, after: StoredCut) -> Iterator[bytes]:
             left, right = next(mine, None), next(other, None)
 
 
-_Row = tuple[bytes, bytes, tuple[int, ...], bytes]
+_KeyedRecord = tuple[bytes, bytes, tuple[int, ...], bytes]
 
 
-def _rows(cut: StoredCut) -> Iterator[_Row]:
+def _rows(cut: StoredCut) -> Iterator[_KeyedRecord]:
     """Yield for each key its packed form, the key, and what distinguishes its record."""
     for packed, data in cut.pages.txn.cursor(cut.pages.file.tables[RECORDS]):
         flags, partition, offset, timestamp, expiry, _, _ = HEAD.unpack_from(data)

@@ -57,7 +57,7 @@ class MapOutgrown(StoreFailed):
 
 
 class OnlyAttached(StoreFailed):
-    """This process reads the file by an environment that cannot write it, and LMDB must not open it twice."""
+    """This process has the file open for reading, and LMDB must not open it twice."""
 
 
 class Pages(Protocol):
@@ -113,7 +113,7 @@ class ValueFile:
             }
 
     def _find_tables(self) -> dict[bytes, lmdb._Database]:
-        """Return the tables, which there are: in a transaction for reading, LMDB would forget them at its end."""
+        """Return the tables. In a transaction for reading, LMDB would forget them at its end."""
         return {
             name: self._env.open_db(name, create=False, dupsort=name == LINES, dupfixed=name == LINES)
             for name in _TABLES
@@ -205,11 +205,11 @@ class ValueFile:
                 path=str(self.path.parent),
                 hint="Let go of snapshots that are no longer needed.",
             )
-        cut = PinnedPages(self, self._begin_reading())
+        cut = PinnedPages(self, self._start_reading())
         self._cuts.add(cut)
         return cut
 
-    def _begin_reading(self) -> Txn:
+    def _start_reading(self) -> Txn:
         import lmdb
 
         for prepare in (lambda: None, self._env.reader_check, self._see_growth):
@@ -226,7 +226,7 @@ class ValueFile:
             raise failure(error, self.path, "read") from error
 
     def _see_growth(self) -> None:
-        """Make the map as large as a writer in another process has made it, unless something is being read here."""
+        """Make the map as large as the writer has made it, unless this process has cuts."""
         if not len(self._cuts) and self._current is None:
             self._env.set_mapsize(0)
 

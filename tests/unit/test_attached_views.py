@@ -32,7 +32,7 @@ from lvq_kafka.errors import (
     StoreNotFound,
 )
 from lvq_kafka.reading import attached_view, attachment, follower_state
-from lvq_kafka.storing import attached_directory, bell, change_log, manifest, value_file
+from lvq_kafka.storing import attached_directory, bell, change_log, store_manifest, value_file
 from lvq_kafka.storing.attached_directory import AttachedDirectory
 from tests.attached_process import Child
 from tests.unit.test_forking import in_child
@@ -66,7 +66,7 @@ def _brisk(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---------------------------------------------------------------- opening
 
 
-def test_r41_who_enters_waits_for_the_store_and_start_does_not(cluster: Prices, place: Path) -> None:
+def test_r41_entering_waits_for_the_store_and_start_does_not(cluster: Prices, place: Path) -> None:
     cluster.put(a="1")
     reader = attach(place, value=TEXT)
     with pytest.raises(StoreNotFound, match="Start its writer"):
@@ -97,11 +97,11 @@ def read_only(place: Path, patch: pytest.MonkeyPatch) -> None:
 
 
 def another_format(place: Path, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(manifest, "FORMAT", 0)
+    patch.setattr(store_manifest, "FORMAT", 0)
 
 
 def another_boot(place: Path, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(manifest, "boot_id", lambda: "another")
+    patch.setattr(store_manifest, "boot_id", lambda: "another")
 
 
 def no_right(place: Path, patch: pytest.MonkeyPatch) -> None:
@@ -246,7 +246,7 @@ def test_r41_a_reader_has_the_state_of_its_writer(
         assert dict(reader).keys() == {"a", "b"}
 
 
-def test_r8_r10_r41_what_expires_while_the_writer_is_dead_is_not_shown(cluster: Prices, place: Path) -> None:
+def test_r8_r10_r41_a_value_that_expires_while_the_writer_is_dead_is_not_shown(cluster: Prices, place: Path) -> None:
     cluster.put(a="1")
     queue = cluster.queue(ttl=Ttl(default=5.0))
     with queue.view(store=place) as view, attach(place, value=TEXT) as reader, reader.watch() as watch:
@@ -273,7 +273,7 @@ def test_r8_r10_r41_what_expires_while_the_writer_is_dead_is_not_shown(cluster: 
             assert watch.poll(0.1) is None
 
 
-def test_r11_r41_what_becomes_due_while_the_writer_is_dead_counts_once_there_is_one(
+def test_r11_r41_a_message_that_becomes_due_while_the_writer_is_dead_counts_once_there_is_one(
     cluster: Prices, place: Path
 ) -> None:
     queue = cluster.queue(max_delay=100.0)
@@ -506,7 +506,7 @@ def test_r41_a_process_that_has_attached_a_store_does_not_write_it(cluster: Pric
 
 def test_r41_only_its_user_may_ring(cluster: Prices, place: Path) -> None:
     with cluster.queue().view(store=place):
-        assert stat.S_IMODE((place / manifest.BELL).stat().st_mode) == 0o600
+        assert stat.S_IMODE((place / store_manifest.BELL).stat().st_mode) == 0o600
 
 
 def test_r41_an_attached_view_that_is_dropped_ends_with_a_warning(cluster: Prices, place: Path) -> None:

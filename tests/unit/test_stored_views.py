@@ -26,7 +26,7 @@ from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.core.log.records import Fetch, RecordBatch
 from lvq_kafka.errors import BoundToProcess, ConfigError, MissingExtra, StoreFailed, StoreFull, StoreInUse
 from lvq_kafka.reading import reader_thread, store_keeper
-from lvq_kafka.storing import manifest, places, store_directory, value_file
+from lvq_kafka.storing import places, store_directory, store_manifest, value_file
 from lvq_kafka.storing.store_directory import StoreDirectory
 from lvq_kafka.testing import MemoryCluster
 from tests.clock import Clock
@@ -240,7 +240,7 @@ def another_selection(place: Path, patch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def another_format(place: Path, patch: pytest.MonkeyPatch) -> dict[str, Any]:
-    for module in (manifest, store_directory):
+    for module in (store_manifest, store_directory):
         patch.setattr(module, "FORMAT", 0)
     return {}
 
@@ -249,7 +249,7 @@ def another_boot(place: Path, patch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The system was restarted, and nobody had closed the store."""
     said = json.loads((place / "store.json").read_text())
     (place / "store.json").write_text(json.dumps(said | {"clean": False}))
-    patch.setattr(manifest, "boot_id", lambda: "another")
+    patch.setattr(store_manifest, "boot_id", lambda: "another")
     return {}
 
 
@@ -257,7 +257,7 @@ def no_boot_id(place: Path, patch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The system does not say, so only a store that was closed can be trusted."""
     said = json.loads((place / "store.json").read_text())
     (place / "store.json").write_text(json.dumps(said | {"clean": False, "boot": ""}))
-    patch.setattr(manifest, "boot_id", lambda: "")
+    patch.setattr(store_manifest, "boot_id", lambda: "")
     return {}
 
 
@@ -338,7 +338,7 @@ def test_r40_a_store_in_use_is_never_trusted_after_a_power_cut_even_if_it_was_cl
     cluster.queue().view(store=place).open().close()
     with cluster.queue().view(store=place):
         shutil.copytree(place, tmp_path / "disk")  # what a disk may have then
-    monkeypatch.setattr(manifest, "boot_id", lambda: "another")
+    monkeypatch.setattr(store_manifest, "boot_id", lambda: "another")
     with cluster.queue().view(store=tmp_path / "disk") as view:
         assert dict(view) == {"a": "1"}
     assert cluster.begun == [{0: 0}, {0: 1}, {0: 0}]

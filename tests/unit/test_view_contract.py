@@ -1,4 +1,4 @@
-"""What a view does, wherever its values are: in memory, in a store, or in a store that is attached (R40, R41)."""
+"""One contract for views in memory, views with stores and attached views (R40, R41)."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def test_r14_r40_r41_keys_in_several_partitions_have_one_value(world: World) -> 
     assert view.snapshot().offsets == {0: 1, 1: 1, 2: 1}
 
 
-def test_r40_r41_what_cannot_be_decoded_is_an_error_or_bytes(world: World) -> None:
+def test_r40_r41_a_value_that_cannot_be_decoded_is_an_error_or_bytes(world: World) -> None:
     view = world.view(value=JSON)
     world.put(a="{", b="1")
     view.barrier()

@@ -1,4 +1,4 @@
-"""The state of a store as its writer reports it, and of a reader in another process that goes by this (R41)."""
+"""The state of a store's writer by its reports, and of readers that go by these (R41)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Report:
     rewinding: bool
     away: bool
     troubles: Mapping[str, str]
-    """What troubles the writer, and why."""
+    """The troubles of the writer, each with its reason."""
     heard: float
     """The uptime, in seconds, at the last answered request for the ends of all partitions."""
     topic_id: str
@@ -130,7 +130,7 @@ class ReportedCatchUp(CatchUp):
         """Say which topic it is, which was unknown."""
         self._topic = topic
 
-    def take(self, now: float, values: ValueStore, report: Report) -> None:
+    def show(self, now: float, values: ValueStore, report: Report) -> None:
         """Show these values, and go by the report that came with them."""
         self._report = report
         self.values, self.topic_id = values, report.shown_topic
@@ -187,7 +187,7 @@ class ReportedCatchUp(CatchUp):
         return self._report is not None and self._report.away
 
     def state(self, now: float) -> State:
-        """Return the state, in which the writer is heard of now."""
+        """Return the state, after a check that the writer still reports."""
         self.listen(now)
         return super().state(now)
 

@@ -1,4 +1,4 @@
-"""The file of a store's directory that names the file with the values, and says whether that can be trusted."""
+"""The file that names the one with the values of a store, and its reasons for trust."""
 
 from __future__ import annotations
 
