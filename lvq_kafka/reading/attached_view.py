@@ -58,7 +58,7 @@ class AttachedView(LiveMapping[V], Generic[V]):
         check_undecodable(undecodable)
         if undecodable == "skip":
             raise ConfigError(
-                "What an attached view skips is up to the writer of its store.",
+                "Only the writer of a store can skip values, before they are in it.",
                 options=["undecodable"],
                 hint="Open the writer with it, and leave it out here.",
             )

@@ -33,6 +33,7 @@ from tests.benchmarks import (
     rebalance,
     report,
     scale,
+    shared_store,
     spark,
     spark_report,
     starting,
@@ -156,6 +157,8 @@ def run(
         found["store"] = list(store.run(servers, rounds, sizes.records))
         print(store.store_table(found["store"]), "\n", flush=True)
         targets += store.store_targets(found["store"])
+        found["shared store"] = shared_store.run(servers, sizes.records)
+        print(shared_store.shared_table(found["shared store"]), "\n", flush=True)
     if "scale" in parts:
         for measured in scale.run(servers, sizes.scale):
             print(scale.progress(measured), file=sys.stderr, flush=True)

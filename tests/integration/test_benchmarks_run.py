@@ -53,6 +53,7 @@ def test_a_small_benchmark_runs_to_the_end(tmp_path: Path) -> None:
         NOTHING: 0,
         HUNDREDTH: 1_000,
     }
+    assert results["shared store"]["keys"] == 100_000
     assert {result["what"] for result in results["latency"]} == {"propagation", "idle barrier"}
     assert "Producer.send" in {row["what"] for row in results["produce"]}
     assert {(result["contestant"], result["mode"]) for result in results["consume"]} == set(product(KAFKA, MODES))

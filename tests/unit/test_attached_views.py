@@ -163,7 +163,7 @@ def test_r41_the_extra_is_named_where_it_is_missing(place: Path, monkeypatch: py
 
 
 def test_r41_wrong_arguments_are_refused(place: Path) -> None:
-    with pytest.raises(ConfigError, match="What an attached view skips is up to the writer"):
+    with pytest.raises(ConfigError, match="Only the writer of a store can skip values"):
         attach(place, undecodable="skip")
     with pytest.raises(ConfigError, match="is not a codec"):
         attach(place, value=str)  # type: ignore[call-overload,arg-type]
