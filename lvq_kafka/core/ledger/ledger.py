@@ -30,6 +30,7 @@ from lvq_kafka.core.ledger.timers import Timers
 from lvq_kafka.core.log.records import RawHeaders, RecordBatch, runs
 from lvq_kafka.core.queue.rules import PLAIN, QueueRules
 from lvq_kafka.core.queue.standard import no_keys
+from lvq_kafka.core.timing.log_time import LogTime
 from lvq_kafka.core.waiting.bounded_hand_out import BoundedHandOut
 from lvq_kafka.core.waiting.grouped_queue import GroupedQueue, by_slot
 from lvq_kafka.core.waiting.ledger_stats import LedgerStats
@@ -100,6 +101,7 @@ class Ledger:
         self._count_deliveries = count_deliveries
         self._generations = count(1)
         self._timers = Timers()
+        self._time = LogTime()  # one for all rules: what has expired by it must not return (R39)
         ranked = () if rules.order.ranking() is None else (precedence, rank_of)
         self.groups = None if rules.groups is None else GroupedQueue(rules.groups, *ranked)
         """The ready queue, if messages are grouped; else None."""
@@ -125,7 +127,7 @@ class Ledger:
         self.rules = rules
         self.ranking = rules.order.ranking()
         """The ranks of messages; None in the order of arrival."""
-        self.times = MessageTimes.of(rules.times)
+        self.times = MessageTimes.of(rules.times, self._time)
         """The effects of time; None in a queue without options of time."""
         self.ring = None if rules.ring is None else Ring(rules.ring, self.stats, ranked=self.ranking is not None)
         """Evictions; None in a queue that is no ring."""

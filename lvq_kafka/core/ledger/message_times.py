@@ -17,11 +17,19 @@ __all__ = ["MessageTimes"]
 
 
 class MessageTimes:
-    """The messages of a ledger for which time matters."""
+    """The messages of a ledger for which time matters.
 
-    def __init__(self, expiry_times: ExpiryTimes | None, due_times: DueTimes | None, *, keeps_expired: bool) -> None:
-        self.time = LogTime()
-        """The time by which messages are due and expire."""
+    Args:
+        time: the time by which messages are due and expire.
+        expiry_times: when a message expires; None if none does.
+        due_times: when a message is due; None if all count at once.
+        keeps_expired: whether messages that have expired must be stored elsewhere.
+    """
+
+    def __init__(
+        self, time: LogTime, expiry_times: ExpiryTimes | None, due_times: DueTimes | None, *, keeps_expired: bool
+    ) -> None:
+        self.time = time
         self.expiring = None if expiry_times is None else Expiring(expiry_times, self.time)
         """The messages that will expire; None if none does."""
         self.scheduling = None if due_times is None else ScheduledItems(due_times, self.time)
@@ -38,12 +46,12 @@ class MessageTimes:
         """The time before which no message is due, likewise."""
 
     @classmethod
-    def of(cls, rule: TimeRule) -> MessageTimes | None:
-        """Return the times of a queue; None if it has no option of time."""
+    def of(cls, rule: TimeRule, time: LogTime) -> MessageTimes | None:
+        """Return the times of a queue by this time; None if it has no option of time."""
         expiry_times, due_times = rule.expiry_times(), rule.due_times()
         if expiry_times is None and due_times is None:
             return None
-        return cls(expiry_times, due_times, keeps_expired=rule.keeps_expired)
+        return cls(time, expiry_times, due_times, keeps_expired=rule.keeps_expired)
 
     @property
     def scheduled(self) -> int:

@@ -48,6 +48,23 @@ class Queue(LedgerOfOne):
         return self.times.expiring
 
 
+def test_r39_what_has_expired_by_a_later_append_time_does_not_return_with_altered_options() -> None:
+    queue = Queue()
+    queue.send("a")
+    queue.send("b", at=11.0)
+    queue.ledger.pass_time(1.0)  # by a slow clock
+    assert queue.waiting == ["1"]
+    queue.ledger.revoke([0])
+
+    queue.ledger.adopt(rules(ttl=TEN, max_delay=5.0), None, count_deliveries=False)
+    queue.ledger.assign(0, CommitMap(0), 0)
+    queue.end = 0
+    queue.send("a")  # b was compacted away
+    queue.ledger.pass_time(1.0)
+
+    assert queue.waiting == []
+
+
 def test_r10_a_message_expires_a_millisecond_after_its_last_moment() -> None:
     queue = Queue()
     queue.send("a", "b")
