@@ -16,7 +16,7 @@ from lvq_kafka.core.queue.ranking import Order
 from lvq_kafka.core.timing.expiry_times import ExpiryTimes
 from lvq_kafka.core.timing.ttl import NEVER, Ttl
 from lvq_kafka.storing.record_format import HEAD, TIME, head_of, key_of, unpack_rivals, unpack_time
-from lvq_kafka.storing.stored_table import StoredExpiringTable
+from lvq_kafka.storing.stored_table import StoredExpiringTable, StoredRange
 from lvq_kafka.storing.value_file import CONTESTS, RECORDS, PinnedPages
 
 __all__ = ["CutTable", "StoredCut", "differing"]
@@ -46,9 +46,13 @@ class CutTable(StoredExpiringTable):
         """Return all keys in queue order; see `StoredTable.keys`."""
         return self._less_hidden(super().keys(order))
 
-    def key_range(self, start: bytes = b"", stop: bytes | None = None) -> list[bytes]:
-        """See `NewestRecords.key_range`."""
-        return list(self._less_hidden(super().key_range(start, stop)))
+    def walk(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, memoryview]]:
+        """See `StoredTable.walk`."""
+        return (found for found in super().walk(start, stop) if found[0] not in self.hidden)
+
+    def scan(self, start: bytes = b"", stop: bytes | None = None, most: int | None = None) -> StoredRange:
+        """See `NewestRecords.scan`."""
+        return StoredRange(self.copy(), start, stop, most)
 
     def _less_hidden(self, keys: Sequence[bytes]) -> Sequence[bytes]:
         hidden = self.hidden

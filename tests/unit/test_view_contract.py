@@ -90,9 +90,10 @@ def test_r40_r41_it_scans_in_byte_order_of_keys(world: World) -> None:
     long = "l" * 500
     world.put(**{"b2": "1", "a": "2", "b1": "3", "c": "4", long: "5"})
     view.barrier()
-    assert [entry.key for entry in view.prefix("b")] == ["b1", "b2"]
-    assert [entry.key for entry in view.range("b", "c")] == ["b1", "b2"]
-    assert [entry.key for entry in view.range("c")] == ["c", long]
+    assert [entry.key for entry in view.scan(prefix="b")] == ["b1", "b2"]
+    assert list(view.scan(start="b", stop="c").keys()) == ["b1", "b2"]
+    assert [key for key, _ in view.scan(start="c").headers()] == ["c", long]
+    assert len(view.scan()) == 5
 
 
 def test_g8_r40_r41_a_snapshot_is_one_cut_and_stays(world: World) -> None:
@@ -215,7 +216,7 @@ def test_r8_r10_r40_r41_an_expired_value_is_not_shown_and_its_end_is_an_event(wo
         snapshot = view.snapshot()
         world.clock.now += 2.5
         assert ("a" in view, len(view), list(view)) == (False, 1, ["b"])
-        assert [entry.key for entry in view.range()] == ["b"]
+        assert [entry.key for entry in view.scan()] == ["b"]
         assert watch.poll(5) == Deleted("a", expired=True)
         assert dict(snapshot) == {"a": "1", "b": "2"}
         assert dict(view.snapshot()) == {"b": "2"}
