@@ -91,7 +91,7 @@ def run(servers: str, records: int, probes: int = 300) -> Result:
                     for worker in workers:
                         assert worker.stdout is not None
                         worker.stdout.readline()
-                found = [json.loads(worker.communicate(timeout=60)[0].splitlines()[-1]) for worker in workers]
+                found = [json.loads(worker.stdout.readline()) for worker in workers if worker.stdout is not None]
         finally:
             cluster.topics.delete(topic.name)
     late = [moment for one in found for moment in one["late"]]

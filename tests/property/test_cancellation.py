@@ -14,6 +14,8 @@ import inspect
 import threading
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal, NamedTuple
 
 import pytest
@@ -21,6 +23,7 @@ import pytest
 import lvq_kafka
 from lvq_kafka import (
     TEXT,
+    AttachedView,
     Consumer,
     Entry,
     LastValueQueue,
@@ -29,6 +32,7 @@ from lvq_kafka import (
     Producer,
     View,
     Watch,
+    attach,
 )
 from lvq_kafka.errors import Closed, QueueMismatch
 from lvq_kafka.testing import MemoryCluster
@@ -88,6 +92,7 @@ class Scene:
         self.queue = LastValueQueue.declare("q", key_header="k", value=TEXT, conflate=False, cluster=self.cluster)
         self.values = LastValueQueue.declare("v", key_header="k", value=TEXT, cluster=self.cluster)
         self.fed = False
+        self.place: Path | None = None
 
     def feed(self) -> None:
         """Store six messages in each queue, once."""
@@ -105,6 +110,16 @@ class Scene:
 
     async def view(self) -> View[str]:
         return await self.stack.enter_async_context(self.values.view())
+
+    async def store(self) -> Path:
+        """Return the directory of a store, of a view that is open."""
+        if self.place is None:
+            self.place = Path(self.stack.enter_context(TemporaryDirectory())) / "store"
+            await self.stack.enter_async_context(self.values.view(store=self.place, metadata_interval=0.02))
+        return self.place
+
+    async def attached(self) -> AttachedView[str]:
+        return await self.stack.enter_async_context(attach(await self.store(), value=TEXT))
 
     def producer(self, **options: Any) -> Producer[str]:
         return self.stack.enter_context(self.values.producer(**options))
@@ -288,10 +303,42 @@ def reader_closing(kind: str, name: str) -> Play:
     return play
 
 
-def view_waiting(name: str, *arguments: Any) -> Play:
+def attached_opening(name: str) -> Play:
     async def play(scene: Scene) -> Case:
         scene.feed()
-        view = await scene.view()
+        readers = [attach(await scene.store(), value=TEXT) for _ in range(2)]
+
+        async def check(got: list[Any]) -> None:
+            if not got:
+                await asyncio.to_thread(eventually, lambda: readers[0].state == "closed")
+            else:
+                await readers[0].aclose()
+            async with readers[1] as reader:
+                await reader.barrier_async()
+                assert list(reader) == SIX
+
+        return Case(getattr(readers[0], name), check)
+
+    return play
+
+
+def attached_closing(name: str) -> Play:
+    async def play(scene: Scene) -> Case:
+        reader = attach(await scene.store(), value=TEXT)
+        await reader.open_async()
+
+        async def check(got: list[Any]) -> None:
+            await asyncio.to_thread(eventually, lambda: reader.state == "closed")
+
+        return Case((lambda: reader.__aexit__(None, None, None)) if name == "__aexit__" else reader.aclose, check)
+
+    return play
+
+
+def view_waiting(name: str, *arguments: Any, attached: bool = False) -> Play:
+    async def play(scene: Scene) -> Case:
+        scene.feed()
+        view: View[str] | AttachedView[str] = await (scene.attached() if attached else scene.view())
 
         async def check(got: list[Any]) -> None:
             outcome = await asyncio.wait_for(getattr(view, name)(*arguments), 10)
@@ -502,6 +549,15 @@ PLAYS: dict[str, list[Play]] = {
     "View.scan_async": [view_waiting("scan_async")],
     "View.snapshot_async": [view_waiting("snapshot_async")],
     "View.watch_async": [view_waiting("watch_async")],
+    "AttachedView.open_async": [attached_opening("open_async")],
+    "AttachedView.__aenter__": [attached_opening("__aenter__")],
+    "AttachedView.__aexit__": [attached_closing("__aexit__")],
+    "AttachedView.aclose": [attached_closing("aclose")],
+    "AttachedView.wait_caught_up_async": [view_waiting("wait_caught_up_async", attached=True)],
+    "AttachedView.barrier_async": [view_waiting("barrier_async", attached=True)],
+    "AttachedView.wait_for_async": [view_waiting("wait_for_async", "v/0/5", attached=True)],
+    "AttachedView.snapshot_async": [view_waiting("snapshot_async", attached=True)],
+    "AttachedView.watch_async": [view_waiting("watch_async", attached=True)],
     "Browser.open_async": [reader_opening("browser", "open_async")],
     "Browser.__aenter__": [reader_opening("browser", "__aenter__")],
     "Browser.__aexit__": [reader_closing("browser", "__aexit__")],

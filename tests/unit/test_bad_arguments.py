@@ -11,12 +11,15 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from itertools import cycle
-from typing import Any
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
 
 import pytest
 
 from lvq_kafka import (
     TEXT,
+    AttachedView,
     ClientConfig,
     Codec,
     Consumer,
@@ -35,6 +38,7 @@ from lvq_kafka import (
     Transaction,
     View,
     Watch,
+    attach,
     connect,
     queues,
     serializers,
@@ -50,6 +54,7 @@ class Opened:
 
     def __init__(self, cluster: MemoryCluster, stack: ExitStack) -> None:
         self.cluster = cluster
+        self._stack, self._attached = stack, cast("AttachedView[str] | None", None)
         self.queue: LastValueQueue[str] = LastValueQueue.declare("q", key_header="k", value=TEXT, cluster=cluster)
         self.producer: Producer[str] = stack.enter_context(self.queue.producer())
         self.receipt: Receipt = self.producer.put("a", "1")
@@ -69,6 +74,13 @@ class Opened:
         self.ranking: Producer[str] = stack.enter_context(ranked.producer())
         self.sorting: Producer[str] = stack.enter_context(by_text.producer())
         self.transacting = stack.enter_context(self.queue.producer(transactional_id="t"))
+
+    def attached(self) -> AttachedView[str]:
+        if self._attached is None:
+            place = Path(self._stack.enter_context(TemporaryDirectory())) / "store"
+            self._stack.enter_context(self.queue.view(store=place))
+            self._attached = self._stack.enter_context(attach(place, value=TEXT))
+        return self._attached
 
     def transaction(self) -> Transaction[str]:
         return self.consumer.transaction(self.transacting)
@@ -110,6 +122,9 @@ WAITING: dict[str, Call] = {
     "View.wait_caught_up_async": lambda o, x: asyncio.run(o.view.wait_caught_up_async(x)),
     "View.barrier": lambda o, x: o.view.barrier(x),
     "View.wait_for": lambda o, x: o.view.wait_for("q/0/0", x),
+    "AttachedView.wait_caught_up": lambda o, x: o.attached().wait_caught_up(x),
+    "AttachedView.barrier": lambda o, x: o.attached().barrier(x),
+    "AttachedView.wait_for": lambda o, x: o.attached().wait_for("q/0/0", x),
     "Watch.poll": lambda o, x: o.watch.poll(x),
     "Browser.poll": lambda o, x: o.browser.poll(x),
     "Browser.drain": lambda o, x: o.browser.drain(x),

@@ -14,6 +14,8 @@ from contextlib import ExitStack
 from decimal import Decimal
 from functools import partial
 from operator import attrgetter, itemgetter
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints, is_typeddict
 from unittest.mock import AsyncMock, MagicMock
 
@@ -23,7 +25,7 @@ import lvq_kafka
 import lvq_kafka.embedded
 import lvq_kafka.testing
 import lvq_spark
-from lvq_kafka import TEXT, ClientConfig, Codec, LastValueQueue, serializers
+from lvq_kafka import TEXT, AttachedView, ClientConfig, Codec, LastValueQueue, attach, serializers
 from lvq_kafka.core.text.validation import function
 from lvq_kafka.embedded import EmbeddedBroker, ensure_jars, start_daemon
 from lvq_kafka.errors import ConfigError, LVQError
@@ -38,6 +40,7 @@ class Opened:
 
     def __init__(self, cluster: MemoryCluster, stack: ExitStack) -> None:
         self.cluster = cluster
+        self._stack = stack
         self.queue = LastValueQueue.declare("q", key_header="k", value=TEXT, cluster=cluster)
         producer = stack.enter_context(self.queue.producer())
         self.receipt = producer.put("a", "1")
@@ -48,6 +51,11 @@ class Opened:
         assert delivery is not None
         self.settlement = delivery.ack()
         self.of_reader = (cluster, self.queue.definition, TEXT)
+
+    def attached(self) -> AttachedView[str]:
+        place = Path(self._stack.enter_context(TemporaryDirectory())) / "store"
+        self._stack.enter_context(self.queue.view(store=place))
+        return self._stack.enter_context(attach(place, value=TEXT))
 
 
 class Taker(NamedTuple):
@@ -83,6 +91,9 @@ TAKERS: dict[str, list[Taker]] = {
     "Browser.__init__(where)": where(lambda o, f: Browser(*o.of_reader, where=f)),
     "View.watch(where)": where(lambda o, f: o.view.watch(where=f)),
     "View.on_change(where)": where(lambda o, f: o.view.on_change(print, where=f)),
+    "AttachedView.watch(where)": where(lambda o, f: o.attached().watch(where=f)),
+    "AttachedView.on_change(where)": where(lambda o, f: o.attached().on_change(print, where=f)),
+    "AttachedView.on_change(callback)": [Taker("callback", lambda o, f: o.attached().on_change(f), 1)],
     "View.on_change(callback)": [Taker("callback", lambda o, f: o.view.on_change(f), 1)],
     "Consumer.run(handler)": [Taker("handler", lambda o, f: o.consumer.run(f), 1)],
     "Settlement.add_done_callback(callback)": [Taker("callback", lambda o, f: o.settlement.add_done_callback(f), 1)],

@@ -9,6 +9,8 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import pytest
@@ -24,6 +26,7 @@ from lvq_kafka import (
     Producer,
     TopicSpec,
     Ttl,
+    attach,
 )
 from lvq_kafka.consuming.workers import Workers
 from lvq_kafka.core.queue.default_filters import DefaultFilters
@@ -72,6 +75,13 @@ def viewed(cluster: MemoryCluster, **options: Any) -> object:
     with filled(cluster).view(**options) as view:
         view.barrier(10)
         return dict(view)
+
+
+def attached(cluster: MemoryCluster, **options: Any) -> object:
+    with TemporaryDirectory() as folder, filled(cluster).view(store=Path(folder) / "store") as view:
+        view.barrier(10)
+        with attach(Path(folder) / "store", value=TEXT, **options) as reader:
+            return dict(reader)
 
 
 def watched(cluster: MemoryCluster, **options: Any) -> object:
@@ -200,6 +210,7 @@ TABLE: dict[str, Row] = {
     "LastValueQueue.browser.replay_period": Row(0.0, LARGEST, lambda c, x: browsed(c, replay_period=x)),
     "LastValueQueue.browser.refresh": Row(0.0, LARGEST, lambda c, x: browsed(c, refresh=x)),
     "LastValueQueue.browser.every": Row(SMALLEST, math.inf, lambda c, x: browsed(c, every=x)),
+    "attach.catch_up_timeout": Row(-math.inf, math.inf, lambda c, x: in_time(lambda: attached(c, catch_up_timeout=x))),
     "View.page.limit": Row(1, 1_000_000, lambda c, x: paged(c, limit=x)),
     "View.watch.every": Row(SMALLEST, math.inf, lambda c, x: watched(c, every=x)),
     "View.on_change.every": Row(SMALLEST, math.inf, lambda c, x: told(c, every=x)),
@@ -262,6 +273,9 @@ SAME = {
     "Browser": "LastValueQueue.browser",
     "View.catch_up_timeout": "LastValueQueue.view.catch_up_timeout",
     "View.metadata_interval": "LastValueQueue.view.metadata_interval",
+    "AttachedView.catch_up_timeout": "attach.catch_up_timeout",
+    "AttachedView.watch.every": "View.watch.every",
+    "AttachedView.on_change.every": "View.on_change.every",
     "Watch.every": "View.watch.every",
     "Consumer": "ConsumerOptions",
 }
