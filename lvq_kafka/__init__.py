@@ -47,7 +47,7 @@ from lvq_kafka.queue import Alteration, Declaration, LastValueQueue, queues
 from lvq_kafka.reading.attached_view import AttachedView, attach
 from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.entries import Deleted, EndOfDump, Entry
-from lvq_kafka.reading.paging import Page
+from lvq_kafka.reading.key_pages import KeyPage
 from lvq_kafka.reading.scan import KeyScan
 from lvq_kafka.reading.selection import SelectionOptions
 from lvq_kafka.reading.snapshot import Snapshot
@@ -88,13 +88,13 @@ __all__ = [
     "FeedStats",
     "Finding",
     "Groups",
+    "KeyPage",
     "KeyScan",
     "LVQError",
     "LastValueQueue",
     "Limits",
     "Message",
     "MessageTerms",
-    "Page",
     "PartitionStats",
     "Position",
     "Producer",

@@ -22,12 +22,12 @@ from lvq_kafka.core.text.validation import as_float
 from lvq_kafka.core.timing.log_time import MOST_AHEAD
 from lvq_kafka.errors import CatchUpTimeout, ConfigError, DataLoss, LVQError, TopicRecreated, TransportError
 from lvq_kafka.reading.entries import EndOfDump
-from lvq_kafka.reading.paging import TRUSTED, Page, check_queue, token_of
+from lvq_kafka.reading.key_pages import TRUSTED, KeyPage, check_queue, token_of
 from lvq_kafka.reading.snapshot import Snapshot
 
 __all__ = ["Resumable", "ResumePoint", "changed_since"]
 
-Resumable = Mapping[int, int] | EndOfDump | Snapshot[Any] | Page[Any] | str
+Resumable = Mapping[int, int] | EndOfDump | Snapshot[Any] | KeyPage[Any] | str
 """The next offset of each partition, an object that has them, or the token of a page."""
 
 _POLL = 0.1  # seconds
@@ -51,7 +51,7 @@ class ResumePoint:
         Raises:
             ConfigError: it is none of a `Resumable`, or a page of another queue.
         """
-        if isinstance(since, Page | str):
+        if isinstance(since, KeyPage | str):
             token = token_of(since, "since")
             check_queue(token, queue, "since")
             return cls(token.offsets, token.topic_id, token.as_of)
@@ -73,8 +73,13 @@ class ResumePoint:
             return cls(dict(offsets), since.topic_id, as_of)
         return cls(dict(offsets))
 
-    def check_time(self, cluster: Cluster, topic: str) -> None:
+    def check_time(self, cluster: Cluster, topic: str, option: str = "since") -> None:
         """Check that this point has a time, which decides which scheduled messages counted.
+
+        Args:
+            cluster: the cluster.
+            topic: the topic.
+            option: the argument that the point was given as.
 
         Raises:
             ConfigError: it has none, or one too far ahead.
@@ -87,7 +92,7 @@ class ResumePoint:
             )
         ahead = self.as_of - cluster.now()
         if not ahead <= MOST_AHEAD / 1000:
-            raise _later(topic, ahead)
+            raise _later(topic, ahead, option)
 
     def check(self, cluster: Cluster, topic: str, topic_id: str) -> None:
         """Check that a topic with this id has all records from this point on.
@@ -240,11 +245,11 @@ def _young(
     return {partition: young.get(partition, end) for partition, end in ends.items()}, retention
 
 
-def _later(topic: str, ahead: float) -> ConfigError:
+def _later(topic: str, ahead: float, option: str = "since") -> ConfigError:
     return ConfigError(
-        f"since= is {ahead:,.1f} s later than the time by which messages in {topic} are due here.",
-        options=["since"],
-        hint="Set the clocks of this machine and of the one that since= is from, or begin with a dump.",
+        f"{option}= is {ahead:,.1f} s later than the time by which messages in {topic} are due here.",
+        options=[option],
+        hint=f"Set the clocks of this machine and of the one that {option}= is from, or begin again.",
     )
 
 

@@ -24,8 +24,8 @@ from lvq_kafka.errors import ConfigError, DecodeError, LVQError, TopicRecreated
 from lvq_kafka.reading.catch_up_waiter import Limit, Timeout
 from lvq_kafka.reading.entries import EndOfDump, Event, to_entry
 from lvq_kafka.reading.following_reader import FollowingReader
+from lvq_kafka.reading.key_pages import KeyPage, check_age, check_prefix, check_queue, token_of
 from lvq_kafka.reading.listing import Listing
-from lvq_kafka.reading.paging import Page, check_age, check_prefix, check_queue, token_of
 from lvq_kafka.reading.queue_reader import QueueReader
 from lvq_kafka.reading.resuming import Resumable, ResumePoint, changed_since
 from lvq_kafka.reading.scan import KeyScan, key_bounds
@@ -217,7 +217,7 @@ class LiveMapping(FollowingReader[V], CurrentValues[V], Generic[V]):
                 hint="Give one of them.",
             )
         point = None if since is None else self._resume_point(since)
-        if isinstance(since, Page | str) and selection.get("prefix") is None:
+        if isinstance(since, KeyPage | str) and selection.get("prefix") is None:
             selection["prefix"] = token_of(since, "since").prefix or None
         chosen = Selection(self._topic, self._codec, raw_on_error=self._raw_on_error, **selection).of_what_is_read()
         watch = Watch(
@@ -354,7 +354,7 @@ class View(QueueReader[V], LiveMapping[V], Generic[V]):
     def _definition(self) -> QueueDefinition:
         return self._declared if self._registry is None else self._registry.known
 
-    def page(self, after: Page[V] | str | None = None, *, limit: int = 100, prefix: Key | None = None) -> Page[V]:
+    def page(self, after: KeyPage[V] | str | None = None, *, limit: int = 100, prefix: Key | None = None) -> KeyPage[V]:
         """Return the first entries in byte order of keys, or those after a page.
 
         Each page has the values that are current when it is made, by this view or one of another process. So the pages
@@ -378,13 +378,13 @@ class View(QueueReader[V], LiveMapping[V], Generic[V]):
         return self._page(after, limit, prefix, Limit(self._catch_up_timeout))
 
     async def page_async(
-        self, after: Page[V] | str | None = None, *, limit: int = 100, prefix: Key | None = None
-    ) -> Page[V]:
+        self, after: KeyPage[V] | str | None = None, *, limit: int = 100, prefix: Key | None = None
+    ) -> KeyPage[V]:
         """Like `page`, for asyncio."""
         waiting = Limit(self._catch_up_timeout)
         return await in_thread(partial(self._page, after, limit, prefix, waiting), abort=waiting.give_up)
 
-    def _page(self, after: Page[V] | str | None, limit: int, prefix: Key | None, waiting: Limit) -> Page[V]:
+    def _page(self, after: KeyPage[V] | str | None, limit: int, prefix: Key | None, waiting: Limit) -> KeyPage[V]:
         at_least_one(_LONGEST_PAGE, limit=limit)
         begun = None if after is None else token_of(after, "after")
         if begun is not None:
@@ -407,7 +407,7 @@ class View(QueueReader[V], LiveMapping[V], Generic[V]):
         entries = [to_entry(record, self._topic, self._codec, raw_on_error=raw) for record in shown]
         if shown:
             token = replace(token, key=shown[-1].key)
-        return Page(entries, token.text, last)
+        return KeyPage(entries, token.text, last)
 
     def _check_page(self, token: PageToken, prefix: Key | None, waiting: Limit) -> None:
         """Check that a page can follow, and wait until this view is as far as the first one."""
@@ -423,6 +423,13 @@ class View(QueueReader[V], LiveMapping[V], Generic[V]):
             )
         check_age(token, catch_up.replay.absence.retention, self._cluster.now())
         self._follower.waiter.reached(token.offsets, waiting)
+        self._see(ResumePoint(token.offsets, token.topic_id, token.as_of), "after")
+
+    def _see(self, point: ResumePoint, option: str) -> None:
+        """Note the time of another reader: messages that were due there stay due (R11)."""
+        if time_rule(self._definition).may_schedule:
+            point.check_time(self._cluster, self._topic, option)
+            self._shared.saw(point.as_of)
 
     def _resume_point(self, since: Resumable) -> ResumePoint:
         if self._definition.expires:
@@ -437,8 +444,7 @@ class View(QueueReader[V], LiveMapping[V], Generic[V]):
         self._follower.waiter.caught_up(limit)
         point.check(self._cluster, self._topic, self._shared.catch_up.topic_id)
         self._follower.waiter.reached(point.offsets, limit)
-        if time_rule(self._definition).may_schedule:
-            self._shared.saw(point.as_of)  # by a faster clock: messages that were due there stay due
+        self._see(point, "since")
         return point
 
     def _changed_since(self, point: ResumePoint, end: EndOfDump) -> Mapping[bytes, bool]:

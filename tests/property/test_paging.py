@@ -16,7 +16,7 @@ from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.testing import MemoryCluster
 from tests.effort import examples
 
-KEYS = ["", "a", "aa", "ab", "b", "ba", "c"]
+KEYS = ["", "a", "a\0", "aa", "ab", "b", "ba", "c"]
 WRITES = st.lists(st.tuples(st.sampled_from(KEYS), st.none() | st.text("12", max_size=2)), max_size=6)
 
 
@@ -55,14 +55,16 @@ def apply(events: Iterable[Any], kept: dict[str, str]) -> None:
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     before=WRITES,
-    between=st.lists(st.tuples(WRITES, st.integers(0, 1), st.booleans(), st.integers(1, 3)), min_size=9, max_size=9),
+    between=st.lists(
+        st.tuples(WRITES, st.integers(0, 1), st.booleans(), st.booleans(), st.integers(1, 3)), min_size=9, max_size=9
+    ),
     after=st.tuples(WRITES, WRITES),
     partitions=st.integers(1, 2),
     prefix=st.sampled_from([None, "a", "b"]),
 )
 def test_r34_pages_and_the_changes_since_are_the_fold_at_any_later_time(
     before: list[tuple[str, str | None]],
-    between: list[tuple[list[tuple[str, str | None]], int, bool, int]],
+    between: list[tuple[list[tuple[str, str | None]], int, bool, bool, int]],
     after: tuple[list[tuple[str, str | None]], ...],
     partitions: int,
     prefix: str | None,
@@ -77,13 +79,15 @@ def test_r34_pages_and_the_changes_since_are_the_fold_at_any_later_time(
         page = view.page(limit=1, prefix=prefix)
         apply(page.entries, kept)
         order = [entry.key for entry in page.entries]
-        for writes, chosen, compacts, limit in between:
+        for writes, chosen, compacts, waits, limit in between:
             if page.last:
                 break
             world.write(writes)
             if compacts:
                 world.cluster.compact("q")
             view = world.views[chosen]
+            if waits:
+                view.barrier()
             page = view.page(page.token, limit=limit)
             assert len(page.entries) <= limit
             apply(page.entries, kept)

@@ -212,6 +212,7 @@ TABLE: dict[str, Row] = {
     "LastValueQueue.browser.every": Row(SMALLEST, math.inf, lambda c, x: browsed(c, every=x)),
     "attach.catch_up_timeout": Row(-math.inf, math.inf, lambda c, x: in_time(lambda: attached(c, catch_up_timeout=x))),
     "View.page.limit": Row(1, 1_000_000, lambda c, x: paged(c, limit=x)),
+    "View.page_async.limit": Row(1, 1_000_000, lambda c, x: paged(c, limit=x)),
     "View.watch.every": Row(SMALLEST, math.inf, lambda c, x: watched(c, every=x)),
     "View.on_change.every": Row(SMALLEST, math.inf, lambda c, x: told(c, every=x)),
     "ConsumerOptions.max_in_work": Row(1, 2**63 - 1, lambda c, x: consumed(c, max_in_work=x)),
@@ -282,7 +283,7 @@ SAME = {
 """Classes that get their arguments from a method of the queue, and calls that take the same ones."""
 
 RESULTS = re.compile(
-    r"Stats$|Status$|^(Alteration|Change|Depth|EarlierTerms|EndOfDump|Entry|Page|Shortfall|Snapshot|Tally|CommitMap|Cluster|Share)$"
+    r"Stats$|Status$|^(Alteration|Change|Depth|EarlierTerms|EndOfDump|Entry|KeyPage|Shortfall|Snapshot|Tally|CommitMap|Cluster|Share)$"
 )
 """Classes that the library makes, and ports that it calls; no user gives them options."""
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue, Page, Ttl
+from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, KeyPage, LastValueQueue, Ttl
 from lvq_kafka.core.latest.page_token import PageToken
 from lvq_kafka.errors import CatchUpTimeout, ConfigError, DataLoss, DecodeError, TopicRecreated, UnencodableKey
 from lvq_kafka.testing import MemoryCluster
@@ -47,7 +47,7 @@ def cluster() -> Prices:
     return cluster
 
 
-def keys(page: Page[str]) -> str:
+def keys(page: KeyPage[str]) -> str:
     return "".join(entry.key for entry in page.entries)
 
 
@@ -228,3 +228,25 @@ def test_a_token_that_was_changed_is_refused(token: PageToken, data: st.DataObje
 def test_a_token_with_another_content_is_refused(content: bytes) -> None:
     with pytest.raises(ConfigError):
         PageToken.parse("lvqp1-" + urlsafe_b64encode(zlib.compress(content)).decode(), "after")
+
+
+def test_r11_r34_a_message_that_was_due_for_the_first_page_is_due_for_a_view_whose_clock_is_slower(
+    cluster: Prices,
+) -> None:
+    queue = LastValueQueue.declare("q", key_header="k", value=TEXT, cluster=cluster, max_delay=100.0)
+    with queue.producer() as producer:
+        producer.put("a", "1", not_before=cluster.clock.now + 10)
+        producer.put("b", "1", not_before=cluster.clock.now + 10)
+    cluster.clock.now += 20
+    with queue.view() as view:
+        first = view.page(limit=1)
+        assert keys(first) == "a"
+        cluster.clock.now -= 15
+    with queue.view() as slower:
+        assert keys(slower.page()) == ""
+        assert keys(slower.page(first)) == "b"
+        assert shown(slower.watch(since=first).drain()) == ["|"]
+        cluster.clock.now -= 5000
+        with pytest.raises(ConfigError, match="later than the time") as refused:
+            slower.page(first)
+        assert refused.value.options == ("after",)

@@ -12,7 +12,7 @@ from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.errors import ConfigError, DataLoss
 from lvq_kafka.reading.entries import Entry
 
-__all__ = ["TRUSTED", "Page", "check_age", "check_prefix", "check_queue", "token_of"]
+__all__ = ["TRUSTED", "KeyPage", "check_age", "check_prefix", "check_queue", "token_of"]
 
 TRUSTED = 0.8
 """The part of the retention of deletes that a point to resume from may be old.
@@ -22,7 +22,7 @@ The rest allows for clocks that differ, and for the time that reading takes.
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[V]):
+class KeyPage(Generic[V]):
     """Some entries of a view, in byte order of keys; see `View.page`."""
 
     entries: list[Entry[V]]
@@ -32,13 +32,13 @@ class Page(Generic[V]):
     """True if there were no more keys when this page was made."""
 
 
-def token_of(after: Page[V] | str, option: str) -> PageToken:
+def token_of(after: KeyPage[V] | str, option: str) -> PageToken:
     """Return the token of a page, or with a text.
 
     Raises:
         ConfigError: it is neither.
     """
-    text = after.token if isinstance(after, Page) else after
+    text = after.token if isinstance(after, KeyPage) else after
     if not isinstance(text, str):
         raise ConfigError(f"{option}={quoted(after)} is no page.", options=[option], hint="Give a page, or its token.")
     return PageToken.parse(text, option)
