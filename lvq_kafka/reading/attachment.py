@@ -205,6 +205,9 @@ class _AttachedThread:
         except StoreNotFound:
             return False
         except StoreFailed as error:
+            if error.__cause__ is not None:  # the system refuses now, which may pass
+                self._directory.look_again()
+                raise
             self.shared.fail(error)
             return True
         if self._file is before:

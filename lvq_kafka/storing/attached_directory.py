@@ -39,6 +39,10 @@ class AttachedDirectory:
         """Return whether there is another manifest than at the last `open`."""
         return self._version() not in (None, self._read)
 
+    def look_again(self) -> None:
+        """Let `moved` be true, since the last `open` was of no use."""
+        self._read = None
+
     def _version(self) -> tuple[int, int] | None:
         try:
             found = (self.path / MANIFEST).stat()

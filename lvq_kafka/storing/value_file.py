@@ -100,6 +100,7 @@ class ValueFile:
         self.version = 0
         """Grows with each commit and abort."""
         self.aborts = 0
+        """Grows with each abort, and with each failure."""
         with self._failing("open"):
             self.tables = self._open_tables() if create else self._find_tables()
             self._env.reader_check()
@@ -274,6 +275,7 @@ class ValueFile:
             yield
         except lmdb.Error as error:
             self.abort()
+            self.aborts += 1  # also if a commit has failed
             raise failure(error, self.path, doing) from error
 
     # ---------------------------------------------------------------- notes
