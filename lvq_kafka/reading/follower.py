@@ -130,8 +130,8 @@ class Follower(BackgroundReader):
     ) -> None:
         timed = rules.times.matters
         shared = FollowerState(rules.keys.topic, partitions=partitions, time=cluster.now, timed=timed)
-        metadata = MetadataThread(cluster, shared, metadata_interval)
-        reading = ReaderThread(
+        self._metadata = metadata = MetadataThread(cluster, shared, metadata_interval)
+        self._reader_thread = reading = ReaderThread(
             cluster,
             rules,
             shared,
