@@ -556,6 +556,7 @@ PLAYS: dict[str, list[Play]] = {
     "AttachedView.wait_caught_up_async": [view_waiting("wait_caught_up_async", attached=True)],
     "AttachedView.barrier_async": [view_waiting("barrier_async", attached=True)],
     "AttachedView.wait_for_async": [view_waiting("wait_for_async", "v/0/5", attached=True)],
+    "AttachedView.scan_async": [view_waiting("scan_async", attached=True)],
     "AttachedView.snapshot_async": [view_waiting("snapshot_async", attached=True)],
     "AttachedView.watch_async": [view_waiting("watch_async", attached=True)],
     "Browser.open_async": [reader_opening("browser", "open_async")],

@@ -16,6 +16,8 @@ import signal
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -276,6 +278,22 @@ def test_the_functions_about_consuming_work(memory_cluster: MemoryCluster) -> No
         with pytest.raises(Done):
             work.result(20)
         assert dict(view) == {"MSFT": "22"}
+
+
+def test_a_worker_of_gunicorn_attaches_to_what_another_process_writes(
+    memory_cluster: MemoryCluster, tmp_path: Path
+) -> None:
+    names: dict[str, Any] = {}
+    code = block("docs/how-to/shared-stores.md", "python", "def post_worker_init(worker)")
+    exec(code.replace("/var/lib/parities", str(tmp_path / "parities")), names)
+    queue = LastValueQueue.declare("parities", key_header="currency", value=TEXT, cluster=memory_cluster)
+    with queue.producer() as producer:
+        producer.put("CHF", "0.94").result(10)
+    worker = SimpleNamespace(wsgi=SimpleNamespace())
+    with queue.view(store=tmp_path / "parities"):
+        names["post_worker_init"](worker)
+        with worker.wsgi.parities as parities:
+            assert dict(parities) == {"CHF": "0.94"}
 
 
 def test_the_function_that_browses_works(

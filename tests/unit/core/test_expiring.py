@@ -48,7 +48,7 @@ class Queue(LedgerOfOne):
         return self.times.expiring
 
 
-def test_r39_what_has_expired_by_a_later_append_time_does_not_return_with_altered_options() -> None:
+def test_r39_a_message_that_has_expired_does_not_return_with_altered_options() -> None:
     queue = Queue()
     queue.send("a")
     queue.send("b", at=11.0)
