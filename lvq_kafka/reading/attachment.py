@@ -206,7 +206,7 @@ class _AttachedThread:
             return False
         except StoreFailed as error:
             if error.__cause__ is not None:  # the system refuses now, which may pass
-                self._directory.look_again()
+                self._directory.check_again()
                 raise
             self.shared.fail(error)
             return True

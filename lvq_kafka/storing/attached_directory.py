@@ -39,7 +39,7 @@ class AttachedDirectory:
         """Return whether there is another manifest than at the last `open`."""
         return self._version() not in (None, self._read)
 
-    def look_again(self) -> None:
+    def check_again(self) -> None:
         """Let `moved` be true, since the last `open` was of no use."""
         self._read = None
 
