@@ -46,7 +46,7 @@ _IDLE_POLL = 0.02  # seconds; how long close() waits for the thread to notice. 0
 _BUSY_POLL = 0.005  # seconds; how long it takes to notice that someone waits for an ack
 _STAYS_BUSY = 0.1  # seconds after the last held message is settled, when most consumers are closed
 _URGENT_POLL = 0.001  # seconds; how long an answer goes unnoticed while someone waits for it
-_FOR_HOLDERS = 10.0  # seconds for holders of messages after an alteration is noticed: less than until it holds
+_FOR_HOLDERS = 10.0  # seconds for holders of messages when altered rules come: less than the notice of an alteration
 _ATTEMPTS = 3  # consecutive reads that were too slow to be sure of seeing all tombstones
 
 

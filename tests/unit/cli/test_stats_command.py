@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import re
 from random import Random
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from lvq_kafka import LastValueQueue, Limits
+from lvq_kafka.cli.commands.stats import _REMEDIES
+from lvq_kafka.core.facts import Depth
+from lvq_kafka.core.queue.limits import OverflowPolicy
 from lvq_kafka.errors import Unauthorized
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.cli.conftest import Run
@@ -83,6 +86,12 @@ def test_a_commit_text_without_room_is_told(prices: Run, memory_cluster: MemoryC
     assert "the commit text of partition 0 is full (" in text
     assert "of 4,095 characters): until lower messages are settled, acks are not stored" in text
     assert "max_deliveries" in text
+
+
+def test_each_policy_that_can_be_breached_has_a_remedy() -> None:
+    full = Depth(messages=2, bytes=2)
+    breached = {policy for policy in get_args(OverflowPolicy) if Limits(policy=policy, messages=1).breach(full)}
+    assert breached == set(_REMEDIES.keys())
 
 
 @pytest.mark.parametrize(
