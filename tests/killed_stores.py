@@ -51,7 +51,8 @@ class World:
             "order": chance.choice(["tail", "in-place"]),
         }
         self.selection: dict[str, Any] = chance.choice([{}, {}, {"headers": {"side": "buy"}}, {"prefix": "1"}])
-        if plain:  # so that an offset is the number of the records below it, whatever the time
+        self._compacts = not (plain or self._options["max_delay"])  # a broker would wait for what is due
+        if plain:  # so that what is below an offset is known: all the records, whatever the time
             self._partitions, self._options["ttl"], self._options["max_delay"] = 1, None, None
         self._chance = Random(seed + 1)
         self._records = self.records()
@@ -90,7 +91,7 @@ class World:
             self.written += 1
             key, value, headers, where = next(self._records)
             self.cluster.write("prices", key, value, headers, partition=where)
-            if chance.random() < 0.002 and not self._options["max_delay"]:  # a broker would wait for what is due
+            if chance.random() < 0.002 and self._compacts:
                 self.cluster.compact("prices")
 
     def selects(self, key: bytes, headers: list[tuple[str, bytes | None]]) -> bool:

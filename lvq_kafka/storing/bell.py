@@ -14,6 +14,7 @@ from pathlib import Path
 from struct import Struct
 from threading import Event
 from time import monotonic
+from typing import Any
 from weakref import finalize
 
 __all__ = ["Bell", "Ears"]
@@ -34,10 +35,10 @@ class Bell:
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._closed = finalize(self, os.close, self._file)
+        self._closed = _closing(self, self._file)
 
     def ring(self) -> None:
-        """Wake all who watch."""
+        """Wake all who watch. Not after `close`."""
         with suppress(OSError):  # they look by themselves, if late
             os.pwrite(self._file, b"!", 0)
 
@@ -65,7 +66,7 @@ class Ears:
         self._watch = -1
         self._inotify = _Inotify.opened(path)
         self._out, self._in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK) if hasattr(os, "pipe2") else os.pipe()
-        finalize(self, _close, self._out, self._in)
+        _closing(self, self._out, self._in)
 
     def wake(self) -> None:
         """Make `wait` return. May be called in a finalizer."""
@@ -96,6 +97,16 @@ class Ears:
             self._woken.wait(min(_BRIEF if now - self._changed < _RECENT else _LONG, until - now))
 
 
+def _closing(owner: object, *files: int) -> finalize[..., Any]:
+    """Close files with their owner, but not at exit.
+
+    Threads may use them to the end, when the number may already be that of another file.
+    """
+    closing = finalize(owner, _close, *files)
+    closing.atexit = False
+    return closing
+
+
 def _close(*files: int) -> None:
     for file in files:
         os.close(file)
@@ -106,7 +117,7 @@ class _Inotify:
 
     def __init__(self, file: int) -> None:
         self._file = file
-        self._closed = finalize(self, os.close, file)
+        _closing(self, file)
         self._poll = select.poll()
         self._poll.register(file, select.POLLIN)
         self._others: set[int] = set()

@@ -7,6 +7,8 @@ import json
 import os
 import signal
 import stat
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from contextlib import closing
@@ -86,6 +88,34 @@ def test_r41_entering_waits_for_the_store_and_start_does_not(cluster: Prices, pl
     assert found == [{"a": "1"}]
     with pytest.raises(StoreNotFound):
         attach(place / "other", catch_up_timeout=0.05).open()
+
+
+_LEFT_OPEN = """
+import atexit, sys, time
+def wait():  # registered first, so it runs last
+    print("exiting", flush=True)
+    until = time.monotonic() + 20
+    while view["a"] != "2" and time.monotonic() < until:
+        time.sleep(0.01)
+    print(view["a"], view.state, flush=True)
+atexit.register(wait)
+from lvq_kafka import TEXT, attach
+view = attach(sys.argv[1], value=TEXT).open()
+"""
+
+
+def test_r41_a_reader_that_is_left_open_follows_until_its_process_is_gone(cluster: Prices, place: Path) -> None:
+    cluster.put(a="1")
+    with cluster.queue().view(store=place) as view:
+        child = subprocess.Popen(
+            [sys.executable, "-c", _LEFT_OPEN, str(place)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        with child:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "exiting\n"
+            cluster.put(a="2")
+            view.barrier()
+            assert child.communicate() == ("2 caught-up\n", "")
 
 
 def another_namespace(place: Path, patch: pytest.MonkeyPatch) -> None:
