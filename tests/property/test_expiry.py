@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lvq_kafka.core.latest.fold import LatestValues
+from lvq_kafka.core.latest.fold import LatestValues, Order
 from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_kafka.core.timing.expiry_queue import BUCKET, ExpiryQueue
 from lvq_kafka.core.timing.expiry_times import ExpiryTimes
@@ -17,6 +17,7 @@ from tests.rules import rules
 
 KEYS = [b"", b"a", b"b", b"c", b"dd"]
 OPTIONS = [Ttl(), Ttl(default=0.3), Ttl(maximum=1), Ttl(minimum=0.2, maximum=0.9), Ttl(default=0.5, maximum=2)]
+ORDERS: list[Order] = ["tail", "in-place"]
 ttls = st.sampled_from([None, b"0", b"1", b"255", b"256", b"700", b"5000", b"soon"])
 values = st.one_of(st.none(), st.just(b""), st.binary(min_size=1, max_size=2))
 records = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 900), st.sampled_from(KEYS), values, ttls), max_size=30)
@@ -43,21 +44,33 @@ def alive(read: Sequence[Record], partitions: int, now: int, ttl: Ttl) -> dict[b
     }
 
 
-@given(records, st.integers(1, 3), st.sampled_from(OPTIONS), st.data())
+@given(records, st.integers(1, 3), st.sampled_from(OPTIONS), st.sampled_from(ORDERS), st.data())
 def test_r8_r10_at_any_moment_there_are_the_newest_values_that_have_not_expired(
-    draws: list[tuple[int, int, bytes, bytes | None, bytes | None]], partitions: int, ttl: Ttl, data: st.DataObject
+    draws: list[tuple[int, int, bytes, bytes | None, bytes | None]],
+    partitions: int,
+    ttl: Ttl,
+    order: Order,
+    data: st.DataObject,
 ) -> None:
     written = log(draws, partitions)
-    latest = LatestValues(partitions, rules(ttl=ttl))
-    at = now = 0
+    latest = LatestValues(partitions, rules(ttl=ttl, order=order))
+    unread = [[record for record in written if record.partition == partition] for partition in range(partitions)]
+    read: list[Record] = []
+    now = 0
     shown: set[bytes] = set()
-    while at < len(written) or data.draw(st.booleans()):
-        size = data.draw(st.integers(0, 6))
-        latest.apply(RecordBatch.of(written[at : at + size]))
-        at += size
+    while any(unread) or data.draw(st.booleans()):
+        batch: list[Record] = []
+        for part in unread:  # some partitions are read before others
+            size = data.draw(st.integers(0, 6))
+            batch += part[:size]
+            del part[:size]
+        latest.apply(RecordBatch.of(batch))
+        read += batch
         now += data.draw(st.integers(0, 1500))
+        if order == "in-place":  # there, records tell the time, too
+            now = max([now, *(record.timestamp for record in read)])
         latest.expire(now, most=data.draw(st.integers(0, 2)))
-        rule = alive(written[:at], partitions, now, ttl)
+        rule = alive(read, partitions, now, ttl)
         for key in KEYS:  # right, however much is still to be removed
             assert latest.table.record(key) == rule.get(key)
             assert (key in latest.table) == (key in rule)

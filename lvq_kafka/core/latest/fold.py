@@ -193,10 +193,13 @@ class LatestValues:
         columns = self._drop_unkeyed(columns)
         if self._place_expiry_times is None:
             return self._fold_keyed(partition, columns)
+        assert self._expiring is not None
         changed, since = [], 0
         for row in self._after_expiry(self._place_expiry_times, columns):
             changed += self._fold_keyed(partition, pick(slice(since, row), columns))
-            self._remove_expired([columns[2][row]])
+            timestamp, key = columns[1][row], columns[2][row]
+            if timestamp > self._expiring.expiry(key):  # what counts may be in another partition (R14)
+                self._remove_expired([key])
             since = row
         return changed + self._fold_keyed(partition, pick(slice(since, None), columns))
 

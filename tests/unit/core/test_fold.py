@@ -33,6 +33,15 @@ def test_r4_an_update_moves_to_the_tail_or_keeps_its_place() -> None:
     assert latest.table.keys("in-place") == [b"1", b"2", b"3", b"4"]
 
 
+def test_r8_r14_a_value_that_expired_in_another_partition_takes_nothing_with_it() -> None:
+    key = next(key for key in (b"a", b"b", b"c") if home_partition(key, 2) == 0)
+    latest = LatestValues(2, rules(order="in-place", ttl=Ttl()))
+    fold(put(4000, key, b"home"), latest=latest)
+    old = put(0, key, b"1", headers=((TTL_HEADER, b"100"),), partition=1)
+    fold(old, put(3000, key, b"2", partition=1), latest=latest)
+    assert latest.table.value(key) == b"home"
+
+
 @pytest.mark.parametrize("partitions", [1, 3])
 @pytest.mark.parametrize("holes", [False, True])
 def test_r4_the_order_is_the_same_whether_keys_are_sorted_at_once_or_in_parts(
