@@ -149,7 +149,7 @@ def _started(view: AttachedView[bytes]) -> None:
 
 def _watch(seed: int, place: Path) -> None:
     """Attach to a store, and judge it until killed: the body of a reader."""
-    judge, told, judged = _Judge(seed), dict[str, bytes](), 0
+    judge, told, judged, dumped = _Judge(seed), dict[str, bytes](), 0, False
     view = attach(place, value=BYTES)
     _started(view)
 
@@ -162,15 +162,24 @@ def _watch(seed: int, place: Path) -> None:
         while True:
             snapshot = view.snapshot()
             judge.go_to(snapshot.offsets.get(0, 0))
-            assert dict(snapshot) == judge.held, f"seed {seed}, a snapshot at {snapshot.offsets}"
+            held = dict(snapshot)
+            assert held == judge.held, f"seed {seed}, a snapshot at {snapshot.offsets}: {_differing(held, judge.held)}"
             for event in watch.drain():
                 if isinstance(event, Entry):
                     told[event.key] = event.value
                 elif isinstance(event, Deleted):
                     told.pop(event.key, None)
-            if view.snapshot().offsets == snapshot.offsets and view.state != "catching-up":
-                assert told == judge.held, f"seed {seed}, a watch at {snapshot.offsets}"
+                else:
+                    dumped = True
+            if dumped and view.snapshot().offsets == snapshot.offsets:
+                assert told == judge.held, f"seed {seed}, a watch at {snapshot.offsets}: {_differing(told, judge.held)}"
             judged += 1
+
+
+def _differing(told: dict[str, bytes], held: dict[str, bytes]) -> list[tuple[str, bytes, bytes]]:
+    """Return some keys whose values differ, and the beginnings of both."""
+    keys = [key for key in told.keys() | held.keys() if told.get(key) != held.get(key)]
+    return [(key[:20], told.get(key, b"-")[:20], held.get(key, b"-")[:20]) for key in keys[:5]]
 
 
 def _kill_one(seed: int, start: int, place: Path, chance: Random, *how: str) -> int:
@@ -217,7 +226,8 @@ def kill_many(seed: int, kills: int) -> Iterator[str]:
             kept, read = _entries(world, store=copy)
             expected, total = _entries(world)
             differing = [(mine, other) for mine, other in zip_longest(kept, expected) if mine != other]
-            assert not differing, f"seed {seed}, kill {kill}, {last} records: {differing[:2]}"
+            keys = {entry.key for entry in kept} ^ {entry.key for entry in expected}
+            assert not differing, f"seed {seed}, kill {kill}, {last} records: {keys or differing[:2]}"
             shutil.rmtree(copy)
             yield f"seed {seed}, kill {kill}: {len(kept)} keys, {read} of {total} offsets were read again"
 

@@ -213,7 +213,7 @@ class _AttachedThread:
         if self._file is before:
             return False
         commit, pages = self._file.last_commit, self._file.cut()
-        self._show(commit, pages, self._compared(pages) if len(self.shared.notifier) else ())
+        self._show(commit, pages, lambda: self._compared(pages))
         logger.info("the store %s was built again; its new values are shown from now on", self._directory.path)
         return True
 
@@ -224,11 +224,12 @@ class _AttachedThread:
         except MapOutgrown:
             self._follow_growth(commit)
             return
-        changes: Iterable[_Changed] = ()
-        if len(self.shared.notifier):
-            logged = changes_since(pages, next_change(self._shown.pages))
-            changes = self._compared(pages) if logged is None else logged
-        self._show(commit, pages, changes)
+        self._show(commit, pages, lambda: self._logged(pages))
+
+    def _logged(self, pages: PinnedPages) -> Iterable[_Changed]:
+        """Return the keys that the writer has changed since the cut that is shown."""
+        logged = changes_since(pages, next_change(self._shown.pages))
+        return self._compared(pages) if logged is None else logged
 
     def _compared(self, pages: PinnedPages) -> list[_Changed]:
         """Return the keys whose records differ from those that are shown."""
@@ -237,7 +238,7 @@ class _AttachedThread:
     def _follow_growth(self, commit: int) -> None:
         """Show a later commit in a larger map. All keys count as changed."""
         with self.shared.lock:
-            keys = list(self._shown.table.keys("in-place")) if len(self.shared.notifier) else []
+            keys = list(self._shown.table.keys("in-place"))
             self._cut = None
             self._catch_up.values = self._catch_up.replay.values = LatestValues()
             try:
@@ -245,7 +246,7 @@ class _AttachedThread:
             except MapOutgrown as error:
                 self.shared.fail(error)
                 return
-            self._show(commit, pages, [(keys + list(self._made(pages).table.keys("in-place")), None)] if keys else ())
+            self._show(commit, pages, lambda: [(keys + list(self._made(pages).table.keys("in-place")), None)])
 
     def _made(self, pages: PinnedPages) -> StoredCut:
         note, subject = pages.noted(REPORT), self.subject
@@ -253,10 +254,14 @@ class _AttachedThread:
         assert subject is not None
         return StoredCut(pages, Report.from_note(note), subject.key_header)
 
-    def _show(self, commit: int, pages: PinnedPages, changes: Iterable[_Changed] = ()) -> None:
-        """Show a cut, and pass on what changes with it."""
-        cut, shared, catch_up = self._made(pages), self.shared, self._catch_up
+    def _show(self, commit: int, pages: PinnedPages, changed: Callable[[], Iterable[_Changed]] = tuple) -> None:
+        """Show a cut, and pass on what changes with it, if there is anybody to tell."""
+        shared, catch_up = self.shared, self._catch_up
+        changes = changed() if len(shared.notifier) else None  # without the lock, since this may take long
+        cut = self._made(pages)
         with shared.lock:
+            if changes is None:  # somebody may have begun to listen since
+                changes = changed() if len(shared.notifier) else ()
             told = self._cut.table.hidden if self._cut is not None else {}
             cut.table.told = told
             before = (catch_up.replay.stage, set(catch_up.troubles), catch_up.starting_over)

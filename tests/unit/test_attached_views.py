@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from lvq_kafka import TEXT, Deleted, Entry, Ttl, attach
+from lvq_kafka import TEXT, Deleted, Entry, Ttl, Watch, attach
 from lvq_kafka.core.latest import reported
 from lvq_kafka.errors import (
     BoundToProcess,
@@ -116,6 +116,28 @@ def test_r41_a_reader_that_is_left_open_follows_until_its_process_is_gone(cluste
             cluster.put(a="2")
             view.barrier()
             assert child.communicate() == ("2 caught-up\n", "")
+
+
+def test_r41_a_watch_that_begins_while_a_commit_is_about_to_be_shown_misses_none_of_it(
+    cluster: Prices, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.put(a="1")
+    with cluster.queue().view(store=place) as view, attach(place, value=TEXT) as reader:
+        begun: list[Watch[str]] = []
+        made = attachment._AttachedThread._made
+
+        def beginning(thread: Any, pages: Any) -> Any:
+            if not begun and "b" in view:
+                begun.append(reader.watch(dump=True))
+                assert getattr(begun[0].poll(5), "key", None) == "a"
+            return made(thread, pages)
+
+        monkeypatch.setattr(attachment._AttachedThread, "_made", beginning)
+        cluster.put(b="2")
+        view.barrier()
+        eventually(lambda: "b" in reader)
+        with begun[0] as watch:
+            assert [getattr(watch.poll(5), "key", None) for _ in range(2)] == [None, "b"]  # first, the end of the dump
 
 
 def another_namespace(place: Path, patch: pytest.MonkeyPatch) -> None:
