@@ -1,12 +1,14 @@
 """A client of another broker: ``python -m tests.integration.amqp_client ROLE HOST:PORT``.
 
-``send`` sends messages that it reads as JSON, ``drain`` takes all that are there.
+``send`` sends messages that it reads as JSON, ``drain`` takes all that are there, and ``alone`` waits until Artemis
+counts no consumer of the queue: then it has noticed that they are gone, and has their messages again.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from typing import Any
 
 from proton import Message, Timeout, decimal128
@@ -24,9 +26,24 @@ def main() -> None:
         sender = connection.create_sender(QUEUE)
         for given in json.load(sys.stdin):
             sender.send(_message(given))
+    elif role == "alone":
+        while _consumers(connection):
+            time.sleep(0.05)
     else:
         _drain(connection)
     connection.close()
+
+
+def _consumers(connection: BlockingConnection) -> int:
+    answers = connection.create_receiver(None, dynamic=True)
+    properties = {"_AMQ_ResourceName": f"queue.{QUEUE}", "_AMQ_Attribute": "consumerCount"}
+    asking = connection.create_sender("activemq.management")
+    asking.send(Message(reply_to=answers.link.remote_source.address, properties=properties))
+    [number] = json.loads(answers.receive(30).body)
+    answers.accept()
+    answers.close()
+    asking.close()
+    return int(number)
 
 
 def _drain(connection: BlockingConnection) -> None:

@@ -114,6 +114,14 @@ class Bridging:
         """Remove all messages from the other broker."""
         self._client_of("drain")
 
+    def wait_alone(self) -> None:
+        """Wait until the other broker has noticed that all consumers are gone, as the page about bridges says.
+
+        Broker-J cannot be asked.
+        """
+        if self.peer.name == "artemis":
+            self._client_of("alone")
+
     def left(self) -> int:
         """Return how many messages the other broker has, a thousand at most."""
         counted = result(start("peers.amqp", "count", self.peer.address, 1, 1, packages=self._client))
@@ -222,6 +230,7 @@ def test_g10_a_bridge_that_is_killed_loses_nothing_and_ends_with_the_newest_valu
         with bridging.running(bridging.address, queue.name, mode) as process:
             eventually(partial(has_grown, queue, before), DEADLINE)
             kill(process)
+        bridging.wait_alone()
     sending.join()
     bridging.run(bridging.address, queue.name, "--once", mode)
     assert not differing(queue, expected(DEEP) | expected(UPDATES))
