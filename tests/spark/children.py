@@ -21,5 +21,5 @@ def own_environment() -> dict[str, str]:
 def run_tests(python: Path | str, tests: Sequence[Path | str], environment: Mapping[str, str], *options: str) -> None:
     """Run tests, each with its own time limit; fail with their output if one fails."""
     command = [str(python), "-m", "pytest", "-v", "-p", "no:cacheprovider", *options, *map(str, tests)]
-    run = run_while_it_speaks(command, environment=environment, silence=400)
+    run = run_while_it_speaks(command, environment=environment, silence=1200)
     assert run.returncode == 0, (run.stdout + run.stderr)[-30_000:]
