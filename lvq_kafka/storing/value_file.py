@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +41,7 @@ T = TypeVar("T")
 _READERS = 1024  # slots for readers, of all processes that have the file open; half of them are for snapshots
 _ROOM = 32 << 20  # bytes of the map to have free before a batch, beyond those that the batch itself may take
 _NUMBER = "number"  # the name of a note
+_LITTLE = 1 << 20  # bytes of room below which a file system counts as full
 _COPIES = 8  # the pages that a batch may take, as a multiple of its bytes
 MAP_SIZES = (1 << 40, 1 << 36, 1 << 32, 1 << 30)
 """The sizes of a map to try: address space, which takes neither memory nor disk. A map that is too small grows."""
@@ -376,12 +379,22 @@ def _open(path: Path, sizes: Sequence[int], *, read_only: bool) -> lmdb.Environm
     raise AssertionError("There is a size.")
 
 
+def _has_no_room(path: Path) -> bool:
+    try:
+        room = os.statvfs(path)
+    except OSError:
+        return False
+    return room.f_bavail * room.f_frsize < _LITTLE
+
+
 def failure(error: Exception, path: Path, doing: str) -> StoreFailed:
     """Return the error for one of LMDB's."""
     import lmdb
 
     where, said = str(path.parent), str(error).removeprefix(f"{path}: ")
-    if isinstance(error, lmdb.DiskError | lmdb.MapFullError) or "quota" in said:
+    # LMDB reports a write that was cut short, since there is no more room, as an error of the device.
+    full = isinstance(error, lmdb.DiskError | lmdb.MapFullError) or "quota" in said
+    if full or (os.strerror(errno.EIO) in said and _has_no_room(path)):
         return StoreFull(
             f"The store in {where} cannot be written: {said}.",
             path=where,

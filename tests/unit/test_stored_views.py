@@ -15,8 +15,10 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from threading import Event as Flag
+from types import SimpleNamespace
 from typing import Any
 
+import lmdb
 import pytest
 
 from lvq_kafka import TEXT, Deleted, Entry, LastValueQueue, Ttl
@@ -682,3 +684,12 @@ def test_r39_r40_a_store_of_a_queue_that_was_altered_is_built_again_and_shown_un
         with queue.view(store=place) as view:
             assert dict(view) == {"b": "2"}
         assert {0: 3} in cluster.begun[begun:]
+
+
+@pytest.mark.parametrize(("room", "kind"), [(0, StoreFull), (1 << 30, StoreFailed)])
+def test_r40_a_write_that_was_cut_short_is_a_full_disk(
+    room: int, kind: type[StoreFailed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.statvfs", lambda path: SimpleNamespace(f_bavail=room, f_frsize=1))
+    error = value_file.failure(lmdb.Error("mdb_txn_commit: Input/output error"), tmp_path / "file", "write")
+    assert type(error) is kind
