@@ -369,7 +369,7 @@ class View(QueueReader[V], LiveMapping[V], Generic[V]):
 
         Raises:
             ConfigError: ``limit`` is no positive number; ``after`` is no page, or one of another queue or prefix.
-            DataLoss: the first page is so old that a watch might miss deletes.
+            DataLoss: deletes since the first page may be gone, which a watch would miss.
             TopicRecreated: ``after`` is of another topic of this name.
             CatchUpTimeout: this view did not get as far as the first page.
             DecodeError: a value cannot be decoded.

@@ -195,12 +195,10 @@ class ColumnTable:
 
         The first call sorts the keys. From then on their order is kept, until many have come and gone without a scan.
         """
-        moved = set(self._moved)
-        self._moved = []
         if self._sorted is None:
             self._sorted = SortedKeys(self.index)
-            return self._sorted.within(start, stop, most)
-        for key in moved:
+        moved, self._moved = self._moved, []
+        for key in set(moved):
             if key in self.index:
                 self._sorted.add(key)
             else:

@@ -21,7 +21,7 @@ def sorted_parts(items: Sequence[T], key: Callable[[T], Any] = lambda item: item
     No step sorts many items at once, except equal ones: meanwhile, no other thread would run.
     """
     if len(items) <= _PART:
-        return [sorted(items, key=key)]
+        return [sorted(items, key=key)] if items else []
     sample = sorted(map(key, items[:: len(items) // _SAMPLE + 1]))
     bounds = sample[:: max(1, len(sample) * _PART // len(items))]
     parts: list[list[T]] = [[] for _ in range(len(bounds) + 1)]
@@ -39,7 +39,7 @@ class SortedKeys:
     """
 
     def __init__(self, keys: Iterable[bytes]) -> None:
-        self._parts = [part for part in sorted_parts(list(keys)) if part]
+        self._parts = sorted_parts(list(keys))
         self._last = [part[-1] for part in self._parts]
 
     def add(self, key: bytes) -> None:
