@@ -128,9 +128,17 @@ class StoreDirectory:
 
     def left_behind(self) -> None:
         """See `lvq_kafka.runtime.forking`. The lock stays with the parent, and ends with it."""
-        self._unlock()
+        self._let_go()
 
     def _unlock(self) -> None:
+        """Let others write, even if a forked child still has the lock that it inherited."""
+        import fcntl
+
+        if self._lock is not None:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+        self._let_go()
+
+    def _let_go(self) -> None:
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.close()

@@ -9,6 +9,7 @@ import os
 import pickle
 import shutil
 import stat
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -377,6 +378,19 @@ def test_r40_a_forked_child_neither_uses_a_store_nor_keeps_others_from_it(cluste
         assert view["a"] == snapshot["a"] == "1"
     os.write(write, b"x")
     os.waitpid(child, 0)
+
+
+def test_r40_a_closed_store_is_free_though_a_child_still_has_its_files(cluster: Prices, place: Path) -> None:
+    """A child that was forked an instant ago has not let go of them yet."""
+    directory = StoreDirectory(place)
+    directory.open()
+    assert directory._lock is not None
+    lives_on = [sys.executable, "-c", "input()"]
+    with subprocess.Popen(lives_on, stdin=subprocess.PIPE, pass_fds=[directory._lock.fileno()]) as child:
+        directory.close()
+        with cluster.queue().view(store=place):
+            pass
+        child.communicate(b"\n")
 
 
 def test_a_store_cannot_be_pickled(cluster: Prices, place: Path) -> None:
