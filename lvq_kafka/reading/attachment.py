@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable
+from contextlib import closing
 
 from lvq_kafka.core.latest.catch_up import Trouble
 from lvq_kafka.core.latest.fold import LatestValues
@@ -154,8 +155,12 @@ class _AttachedThread:
 
     def run(self) -> None:
         """Follow the writer until the reader is closed or has failed: the body of the thread."""
-        shared, ears = self.shared, self._ears
-        assert ears is not None
+        assert self._ears is not None
+        with closing(self._ears) as ears:
+            self._follow_writer(ears)
+
+    def _follow_writer(self, ears: Ears) -> None:
+        shared = self.shared
         while True:
             ears.wait(self._until_next())
             if shared.over or self._cut is None:

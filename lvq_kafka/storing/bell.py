@@ -48,7 +48,9 @@ class Bell:
 
 
 class Ears:
-    """Waits for a bell, in one thread; another may call `wake`.
+    """Waits for a bell, in one thread, which closes it.
+
+    Other threads may call `wake`, even after that.
 
     Linux tells by inotify. Elsewhere, or where a user has no inotify left, it looks again and again.
 
@@ -73,6 +75,11 @@ class Ears:
         self._woken.set()
         with suppress(OSError):
             os.write(self._in, b"!")
+
+    def close(self) -> None:
+        """Let go of inotify, of which a user has few instances. Nobody waits after this."""
+        if self._inotify is not None:
+            self._inotify.close()
 
     def wait(self, timeout: float) -> None:
         """Wait for the bell, for `wake`, or for as many seconds."""
@@ -117,7 +124,7 @@ class _Inotify:
 
     def __init__(self, file: int) -> None:
         self._file = file
-        _closing(self, file)
+        self.close = _closing(self, file)
         self._poll = select.poll()
         self._poll.register(file, select.POLLIN)
         self._others: set[int] = set()

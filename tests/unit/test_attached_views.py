@@ -505,6 +505,22 @@ def test_r41_a_reader_that_stands_still_does_not_stop_the_writer(cluster: Prices
         eventually(lambda: reader.ask()["values"] == {"a": "49"})
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="this system has no inotify")
+def test_r41_a_reader_that_was_closed_keeps_no_inotify(cluster: Prices, place: Path) -> None:
+    def count() -> int:
+        files = Path("/proc/self/fd").iterdir()
+        return sum("inotify" in str(file.readlink()) for file in files if file.is_symlink())
+
+    gc.collect()
+    with cluster.queue().view(store=place):
+        before = count()
+        readers = [attach(place).open() for _ in range(5)]
+        assert count() == before + 5
+        for reader in readers:
+            reader.close()
+        assert count() == before
+
+
 def test_r41_readers_follow_when_the_writer_needs_a_larger_map(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AttachedDirectory.__init__, "__defaults__", ((1 << 20,),))
     with Child("write", place, "small") as writer:
