@@ -2,7 +2,8 @@
 
 ``python -m tests.killed_stores --kills 200``: each process writes on the log of its seed, and reads it into the store
 that the one before has left. No process closes it. After each kill, a copy of the store is opened, and has to show what
-a view in memory shows, without reading the log from its start. The options of the queue depend on the seed.
+a view in memory shows, without reading the log from its start; and a watch of it that resumes from the end of the kill
+before has to bring what was shown then to that (R44). The options of the queue depend on the seed.
 
 ``--attached`` kills readers, too: processes that have the store attached, and compare each snapshot, and the
 events of a watch, with the log up to the same offset (R41).
@@ -18,6 +19,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from random import Random
@@ -25,8 +27,8 @@ from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
-from lvq_kafka import BYTES, AttachedView, Deleted, Entry, LastValueQueue, Ttl, attach
-from lvq_kafka.errors import StoreNotFound
+from lvq_kafka import BYTES, AttachedView, Deleted, EndOfDump, Entry, LastValueQueue, Ttl, View, attach
+from lvq_kafka.errors import ConfigError, DataLoss, StoreNotFound
 from lvq_kafka.testing import MemoryCluster
 from tests.clock import Clock
 
@@ -200,12 +202,43 @@ def _kill_one(seed: int, start: int, place: Path, chance: Random, *how: str) -> 
     return last
 
 
-def _entries(world: World, **how: Any) -> tuple[list[Entry[bytes]], int]:
+@dataclass
+class _Before:
+    """The end of what was shown after the kill before."""
+
+    end: EndOfDump
+    held: dict[str, bytes]
+
+    @classmethod
+    def of(cls, view: View[bytes]) -> _Before:
+        *entries, end = view.watch(dump=True).drain()
+        assert isinstance(end, EndOfDump)
+        return cls(end, {entry.key: entry.value for entry in entries if isinstance(entry, Entry)})
+
+    def resume(self, view: View[bytes]) -> bool:
+        """Bring it to what a view shows by a watch of that; return False if that is refused."""
+        try:
+            watch = view.watch(since=self.end)
+        except (DataLoss, ConfigError):
+            return False
+        with watch:
+            for event in watch.drain():
+                if isinstance(event, Entry):
+                    self.held[event.key] = event.value
+                elif isinstance(event, Deleted):
+                    self.held.pop(event.key, None)
+        return True
+
+
+def _entries(world: World, before: _Before | None = None, **how: Any) -> tuple[list[Entry[bytes]], int, str]:
     with world.queue.view(**how, **world.selection) as view:
+        resumed = ""
+        if before is not None:
+            resumed = "resumed" if before.resume(view) else "refused"
         entries = view.entries()
         if world.in_place:  # places depend on compaction, and on the order in which partitions are read
             entries.sort(key=lambda entry: entry.key)
-        return entries, view.progress[1]
+        return entries, view.progress[1], resumed
 
 
 def kill_many(seed: int, kills: int) -> Iterator[str]:
@@ -217,19 +250,25 @@ def kill_many(seed: int, kills: int) -> Iterator[str]:
     chance = Random(seed + 2)
     with TemporaryDirectory(prefix="lvq-killed-") as folder:
         place, copy, last = Path(folder) / "store", Path(folder) / "copy", 0
+        before: _Before | None = None
         for kill in range(kills):
             last = _kill_one(seed, last, place, chance)
             world = World(seed)
             world.write_up_to(last)
             if place.exists():
                 shutil.copytree(place, copy)
-            kept, read = _entries(world, store=copy)
-            expected, total = _entries(world)
+            kept, read, resumed = _entries(world, before, store=copy)
+            expected, total, _ = _entries(world)
             differing = [(mine, other) for mine, other in zip_longest(kept, expected) if mine != other]
             keys = {entry.key for entry in kept} ^ {entry.key for entry in expected}
             assert not differing, f"seed {seed}, kill {kill}, {last} records: {keys or differing[:2]}"
+            held = {entry.key: entry.value for entry in kept}
+            if before is not None and resumed == "resumed":
+                assert before.held == held, f"seed {seed}, kill {kill}: {_differing(before.held, held)}"
+            with world.queue.view(**world.selection) as view:
+                before = _Before.of(view)
             shutil.rmtree(copy)
-            yield f"seed {seed}, kill {kill}: {len(kept)} keys, {read} of {total} offsets were read again"
+            yield f"seed {seed}, kill {kill}: {len(kept)} keys, {read} of {total} offsets were read again, {resumed}"
 
 
 def kill_attached(seed: int, kills: int, readers: int = 2) -> Iterator[str]:

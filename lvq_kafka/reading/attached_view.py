@@ -5,16 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from os import PathLike
-from typing import Generic, NoReturn, Self
+from typing import Generic, Self
 
 from lvq_kafka.codecs import BYTES, Codec, T, Undecodable, V, check_undecodable
+from lvq_kafka.core.latest.pending_keys import Cause
+from lvq_kafka.core.latest.tables import NewestRecords
 from lvq_kafka.core.text.validation import waiting
 from lvq_kafka.errors import ConfigError, LVQError, StoreNotFound
 from lvq_kafka.reading.attachment import Attachment
 from lvq_kafka.reading.catch_up_waiter import Limit
 from lvq_kafka.reading.entries import EndOfDump
 from lvq_kafka.reading.listing import Listing
-from lvq_kafka.reading.resuming import Resumable, ResumePoint
+from lvq_kafka.reading.resuming import Resumable, ResumePoint, check_known
 from lvq_kafka.reading.view import LiveMapping
 from lvq_kafka.runtime.keywords import refuse_unknown
 
@@ -124,15 +126,24 @@ class AttachedView(LiveMapping[V], Generic[V]):
         """None: what a view holds is judged where it is written."""
         return None
 
-    def _resume_point(self, since: Resumable) -> NoReturn:
-        raise ConfigError(
-            "An attached view has no log to look up what has changed since.",
-            options=["since"],
-            hint="Begin with a dump, or watch a view of the queue itself.",
-        )
+    @property
+    def _queue(self) -> str:
+        return self._attachment.subject.queue
 
-    def _changed_since(self, point: ResumePoint, end: EndOfDump) -> Mapping[bytes, bool]:
-        raise AssertionError("There is no point to resume from.")
+    def _resume_point(self, since: Resumable) -> ResumePoint:
+        subject, limit = self._attachment.subject, Limit(self._catch_up_timeout)
+        point = ResumePoint.of(since, subject.queue)
+        if subject.timed:
+            point.check_time(self._topic, time.time())
+        point.check_topic(self._topic, self._shared.catch_up.topic_id)
+        self._follower.waiter.reached(point.offsets, limit)
+        if subject.timed:
+            self._shared.saw(point.as_of)
+        return point
+
+    def _changed_since(self, point: ResumePoint, end: EndOfDump, table: NewestRecords) -> Mapping[bytes, Cause | None]:
+        moment = point.moment if self._attachment.subject.timed else None
+        return check_known(table.changed_since(point.offsets, moment), self._topic)
 
 
 @refuse_unknown()

@@ -60,6 +60,7 @@ class FollowerState:
         self.timed = timed
         self.catch_up = CatchUp(topic, clock(), timed=timed) if catch_up is None else catch_up
         self._time = time
+        self._settled = 0  # ms
         self._next_beat = clock()
         self.stop = Event()
         self.abandoned = ""  # where it was opened, once no one can use it
@@ -141,11 +142,12 @@ class FollowerState:
             keeper.reserve(fetch)
             keeper.read(catch_up.replay, fetch.epochs)
             before, shown = catch_up.values, not catch_up.starting_over
+            since = dict(before.progress.positions)
             keys = catch_up.apply(fetch)
             if catch_up.values is before:  # those who come from another file compare
-                keeper.changed(catch_up, keys)
+                keeper.changed(catch_up, keys, since=since)
                 if shown:
-                    keeper.changed(catch_up, before.deselected, "deselected")
+                    keeper.changed(catch_up, before.deselected, "deselected", since=since)
         catch_up.written()
         return keys
 
@@ -300,6 +302,11 @@ class FollowerState:
         log_time = self.catch_up.time
         return self._time() if log_time is None else log_time.now / 1000
 
+    @property
+    def settled(self) -> float:
+        """A time, in seconds since the epoch, by which all due changes are applied. Hold the lock."""
+        return self._settled / 1000 if self.timed else self.as_of
+
     def pass_time(self, first: bytes | None = None) -> bool:
         """Apply some due changes; return whether more may be left. The lock is held.
 
@@ -318,6 +325,8 @@ class FollowerState:
             self.not_written(error)
             return False
         if passed is None:
+            log_time = self.catch_up.time
+            self._settled = self._settled if log_time is None else log_time.now
             return False
         for keys, cause in _by_cause(passed):
             self.notifier.notify(keys, cause=cause)

@@ -52,9 +52,9 @@ def check_queue(token: PageToken, queue: str, option: str) -> None:
     """
     if token.queue != queue:
         raise ConfigError(
-            f"{option}= is a page of the queue {token.queue!r}, not of {queue!r}.",
+            f"{option}= is of the queue {token.queue!r}, not of {queue!r}.",
             options=[option],
-            hint="Give a page of this queue, or begin with its first page.",
+            hint="Give a page or token of this queue, or begin without one.",
         )
 
 

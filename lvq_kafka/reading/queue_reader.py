@@ -92,7 +92,7 @@ class QueueReader(FollowingReader[V], Generic[V]):
             else ReaderStore(
                 StoreDirectory(store),
                 partial(store_terms, selector=definition.selector, selection=self._selection, undecodable=undecodable),
-                Subject.of(rules, self._selection.partitions),
+                Subject.of(definition.name, rules, self._selection.partitions),
             ),
         )
         self._shared = self._follower.shared

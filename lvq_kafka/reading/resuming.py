@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.cluster.reading_to_end import read_to_end
 from lvq_kafka.core.facts import Shortfall
+from lvq_kafka.core.latest.pending_keys import Cause
 from lvq_kafka.core.log.progress import Progress, describe
 from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.core.queue.definition import QueueDefinition, time_rule
@@ -25,10 +26,10 @@ from lvq_kafka.reading.entries import EndOfDump
 from lvq_kafka.reading.key_pages import TRUSTED, KeyPage, check_queue, token_of
 from lvq_kafka.reading.snapshot import Snapshot
 
-__all__ = ["Resumable", "ResumePoint", "changed_since"]
+__all__ = ["Resumable", "ResumePoint", "changed_since", "check_known"]
 
 Resumable = Mapping[int, int] | EndOfDump | Snapshot[Any] | KeyPage[Any] | str
-"""The next offset of each partition, an object that has them, or the token of a page."""
+"""The next offset of each partition, an object that has them, or the token of a page or watch."""
 
 _POLL = 0.1  # seconds
 
@@ -73,12 +74,22 @@ class ResumePoint:
             return cls(dict(offsets), since.topic_id, as_of)
         return cls(dict(offsets))
 
-    def check_time(self, cluster: Cluster, topic: str, option: str = "since") -> None:
-        """Check that this point has a time, which decides which scheduled messages counted.
+    @property
+    def end(self) -> EndOfDump:
+        """The end of a dump of this point."""
+        return EndOfDump(self.offsets, as_of=self.as_of, topic_id=self.topic_id)
+
+    @property
+    def moment(self) -> int:
+        """Its time, in ms since the epoch; 0 if unknown."""
+        return round(1000 * self.as_of)
+
+    def check_time(self, topic: str, now: float, option: str = "since") -> None:
+        """Check that this point has a time, which decides which messages counted.
 
         Args:
-            cluster: the cluster.
-            topic: the topic.
+            topic: the topic, whose messages may be scheduled or expire.
+            now: the time, in seconds since the epoch.
             option: the argument that the point was given as.
 
         Raises:
@@ -86,26 +97,24 @@ class ResumePoint:
         """
         if not self.as_of:
             raise ConfigError(
-                f"Messages in {topic} may be scheduled, so offsets alone do not say which ones counted.",
-                options=["since", "max_delay"],
-                hint="Give an EndOfDump or a snapshot, which have a time (as_of), or begin with a dump.",
+                f"Messages in {topic} may be scheduled or expire, so offsets alone do not say which ones counted.",
+                options=["since", "max_delay", "ttl"],
+                hint="Give a token, an EndOfDump or a snapshot, which have a time (as_of), or begin with a dump.",
             )
-        ahead = self.as_of - cluster.now()
+        ahead = self.as_of - now
         if not ahead <= MOST_AHEAD / 1000:
             raise _later(topic, ahead, option)
 
     def check(self, cluster: Cluster, topic: str, topic_id: str) -> None:
-        """Check that a topic with this id has all records from this point on.
+        """Check that this point is in a topic with this id.
 
         Raises:
             TopicRecreated: the point belongs to another topic of that name.
             ConfigError: the point is beyond the end of the log, or in a partition that does not exist.
-            DataLoss: the log begins after this point.
             TransportError: the cluster cannot be reached or refuses the request.
         """
-        if self.topic_id not in ("", topic_id):
-            raise TopicRecreated(f"The topic {topic} was re-created since.", topic=topic, hint="Begin with a dump.")
-        starts, ends = cluster.logs.start_offsets(topic), cluster.logs.end_offsets(topic)
+        self.check_topic(topic, topic_id)
+        ends = cluster.logs.end_offsets(topic)
         for partition, offset in sorted(self.offsets.items()):
             if offset > ends.get(partition, -1):
                 end = f"ends at {ends[partition]}" if partition in ends else "has no such partition"
@@ -114,12 +123,15 @@ class ResumePoint:
                     options=["since"],
                     hint="These offsets are of another topic, or records were lost. Begin with a dump.",
                 )
-            if offset < starts.get(partition, 0):
-                raise DataLoss(
-                    f"Partition {partition} of {topic} begins at offset {starts[partition]}: what it had from offset "
-                    f"{offset} on is gone.",
-                    hint="Begin with a dump.",
-                )
+
+    def check_topic(self, topic: str, topic_id: str) -> None:
+        """Check that the topic still has the id that it had at this point.
+
+        Raises:
+            TopicRecreated: it has another one.
+        """
+        if self.topic_id not in ("", topic_id):
+            raise TopicRecreated(f"The topic {topic} was re-created since.", topic=topic, hint="Begin with a dump.")
 
 
 class _Differences:
@@ -136,7 +148,7 @@ class _Differences:
         self._keys_of = rules.keys.of
         self._judge = rules.times.due_times()
         self._point, self._end = point, end
-        self._then, self._now = round(1000 * point.as_of), round(1000 * end.as_of)
+        self._then, self._now = point.moment, round(1000 * end.as_of)
         self._found: dict[tuple[int, bytes], bool | None] = {}  # None: as at the point
 
     def read(self, batch: RecordBatch) -> None:
@@ -162,6 +174,21 @@ class _Differences:
                 changed.pop(key, None)
                 changed[key] = deleted
         return changed
+
+
+def check_known(changed: Mapping[bytes, Cause | None] | None, topic: str) -> Mapping[bytes, Cause | None]:
+    """Return the keys that have changed since a point, as a store knows them.
+
+    Raises:
+        DataLoss: the point is before what it knows.
+    """
+    if changed is None:
+        raise DataLoss(
+            f"It is unknown what has changed in {topic} since that point: the store was first complete later, or has "
+            "removed the traces of what was deleted longer ago than the topic keeps deletes (delete.retention.ms).",
+            hint="Begin with a dump, resume sooner, or raise delete.retention.ms.",
+        )
+    return changed
 
 
 def changed_since(
@@ -217,9 +244,19 @@ def _reading_starts(
     """Return the offsets from which records may have begun to count since a point.
 
     A message scheduled at that time had been appended at most the longest delay before.
+
+    Raises:
+        DataLoss: the log begins after the point.
     """
     topic = definition.topic
     starts = cluster.logs.start_offsets(topic)
+    for partition, offset in sorted(point.offsets.items()):
+        if offset < starts.get(partition, 0):
+            raise DataLoss(
+                f"Partition {partition} of {topic} begins at offset {starts[partition]}: what it had from offset "
+                f"{offset} on is gone.",
+                hint="Begin with a dump.",
+            )
     since = {partition: point.offsets.get(partition, starts.get(partition, 0)) for partition in until}
     longest = time_rule(definition).longest_delay
     if longest is None:

@@ -20,6 +20,7 @@ from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.errors import DataLoss, StoreFailed
 from lvq_kafka.runtime.clocks import uptime
 from lvq_kafka.storing.change_log import ChangeLog
+from lvq_kafka.storing.change_traces import ChangeTraces
 from lvq_kafka.storing.places import boot_id
 from lvq_kafka.storing.store_directory import StoreDirectory
 from lvq_kafka.storing.stored_tables import StoredTables
@@ -51,9 +52,14 @@ class Kept:
     """The positions that the file has."""
     changes: ChangeLog = field(init=False)
     """The keys that changed lately, for readers in other processes."""
+    traces: ChangeTraces = field(init=False)
+    """The changes that its records do not show, for watches that resume."""
+    deleted: int = 0
+    """The number of deletes when changes were traced last."""
 
     def __post_init__(self) -> None:
         self.changes = ChangeLog(self.tables.file)
+        self.traces = ChangeTraces(self.tables.file)
 
     @property
     def positions(self) -> Mapping[int, int]:
@@ -64,6 +70,11 @@ class Kept:
     def changed(self) -> bool:
         """True if something has to be committed."""
         return self.tables.file.writing or self.noted != self.positions
+
+    def may_have_lost(self) -> bool:
+        """Return whether records may have taken the values of keys since the last call."""
+        before, self.deleted = self.deleted, self.fold.store.stats.deleted
+        return self.deleted != before or bool(self.fold.values.contested)
 
     def commit(self) -> None:
         """Make all changes durable, with the positions up to which they go. Raises `StoreFailed`."""
@@ -227,11 +238,42 @@ class StoreKeeper:
             if kept.fold.store is replay.values:
                 kept.fold.epochs.update({partition: epoch for partition, epoch in epochs.items() if epoch >= 0})
 
-    def changed(self, catch_up: CatchUp, keys: Iterable[bytes], cause: Cause | None = None) -> None:
-        """Note for readers in other processes that these keys have changed; see `ChangeLog.add`."""
+    def changed(
+        self,
+        catch_up: CatchUp,
+        keys: Iterable[bytes],
+        cause: Cause | None = None,
+        *,
+        since: Mapping[int, int] | None = None,
+    ) -> None:
+        """Note keys that have changed, for other processes and for watches that resume.
+
+        Args:
+            catch_up: the state.
+            keys: the keys.
+            cause: why they lost their values, if they did, and were not deleted.
+            since: the positions before the records were read that have changed them; None if it were no records, but
+                time or new partitions.
+
+        Raises:
+            StoreFailed: that was not possible.
+        """
         kept = self.shown(catch_up)
-        if kept is not None:
-            kept.changes.add(keys, cause)
+        if kept is None:
+            return
+        keys = list(keys)
+        kept.changes.add(keys, cause)
+        overdue = frozenset(() if since is None else kept.fold.store.overdue)
+        if kept.traces.begun and (since is None or cause is not None or overdue or kept.may_have_lost()):
+            by_time = frozenset(keys) if since is None else overdue
+            table = kept.fold.values.table
+            if cause is None:
+                keys += overdue.difference(keys)
+            kept.traces.add(keys, table, self._moment(catch_up), cause=cause, by_time=by_time, since=since)
+
+    def _moment(self, catch_up: CatchUp) -> int:
+        """Return the time of the values, in ms since the epoch."""
+        return round(1000 * self._cluster.now()) if catch_up.time is None else catch_up.time.now
 
     def commit(self, catch_up: CatchUp, *, beat: bool = False, ended: str | None = None) -> None:
         """Make the changes durable, and show what has become complete.
@@ -247,6 +289,8 @@ class StoreKeeper:
             StoreFailed: that was not possible. Call `abort`.
         """
         shown = self.shown(catch_up)
+        if shown is not None and (shown.traces.begun or (catch_up.replay.complete and not catch_up.starting_over)):
+            shown.traces.check_in(self._moment(catch_up), shown.positions, catch_up.replay.absence.retention)
         news = beat or shown is not self._reported or any(kept.changed for kept in self._kept)
         if news and shown is not None:
             shown.tables.file.note(REPORT, Report.of(catch_up, self.now(), ended).to_note())
@@ -287,6 +331,7 @@ class StoreKeeper:
                 kept.footing = Footing(replay.topic_id, replay.partitions, replay.absence.retention, known, newest)
                 kept.tables.file.note(_FOOTING, kept.footing.to_note())
                 kept.tables.file.check_readers()
+                kept.traces.sweep()
         self.commit(catch_up)
 
     def close(self, catch_up: CatchUp, reason: Exception | None) -> None:

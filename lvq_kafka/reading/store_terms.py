@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from typing import Any
 
@@ -21,16 +21,26 @@ _LONGEST = 200  # characters of a term; of a longer one, the hash is kept
 class Subject:
     """The queue that the values of a store are of, for readers in other processes (R41)."""
 
+    queue: str
     topic: str
     key_header: str | None
     order: OrderRule
     partitions: frozenset[int] | None
     """The partitions that are read; None for all."""
+    timed: bool = field(compare=False)
+    """Whether messages expire, or may be scheduled. A queue may be altered to either (R39)."""
 
     @classmethod
-    def of(cls, rules: QueueRules, partitions: frozenset[int] | None) -> Subject:
-        """Return the subject of a view's values."""
-        return cls(rules.keys.topic, rules.keys.naming_header, rules.order, partitions)
+    def of(cls, queue: str, rules: QueueRules, partitions: frozenset[int] | None) -> Subject:
+        """Return the subject of a view's values.
+
+        Args:
+            queue: the name of the queue.
+            rules: its rules.
+            partitions: the partitions that are read; None for all.
+        """
+        keys = rules.keys
+        return cls(queue, keys.topic, keys.naming_header, rules.order, partitions, rules.times.matters)
 
     @property
     def rules(self) -> QueueRules:
@@ -46,7 +56,7 @@ class Subject:
         """Parse the result of `to_note`."""
         said: dict[str, Any] = json.loads(note)
         partitions = said["partitions"] and frozenset(said["partitions"])
-        return cls(said["topic"], said["key_header"], OrderRule(**said["order"]), partitions)
+        return cls(**{**said, "order": OrderRule(**said["order"]), "partitions": partitions})
 
 
 def store_terms(rules: QueueRules, selector: str | None, selection: Selection[Any], undecodable: Undecodable) -> Terms:

@@ -15,6 +15,8 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.core.facts import Position
 from lvq_kafka.core.latest.page_token import PageToken
+from lvq_kafka.core.latest.pending_keys import Cause
+from lvq_kafka.core.latest.tables import NewestRecords
 from lvq_kafka.core.log.keys import Key, encode_key
 from lvq_kafka.core.queue.definition import QueueDefinition, time_rule
 from lvq_kafka.core.queue.standard import check_mapping
@@ -27,7 +29,7 @@ from lvq_kafka.reading.following_reader import FollowingReader
 from lvq_kafka.reading.key_pages import KeyPage, check_age, check_prefix, check_queue, token_of
 from lvq_kafka.reading.listing import Listing
 from lvq_kafka.reading.queue_reader import QueueReader
-from lvq_kafka.reading.resuming import Resumable, ResumePoint, changed_since
+from lvq_kafka.reading.resuming import Resumable, ResumePoint, changed_since, check_known
 from lvq_kafka.reading.scan import KeyScan, key_bounds
 from lvq_kafka.reading.selection import Selection, SelectionOptions
 from lvq_kafka.reading.snapshot import CurrentValues, Snapshot
@@ -186,14 +188,14 @@ class LiveMapping(FollowingReader[V], CurrentValues[V], Generic[V]):
         Args:
             dump: return the current values first, as of the moment when the first one is requested, then `EndOfDump`,
                 with no gap before the updates (G4).
-            since: resume where an earlier watch, of this process or another, had got to: an `EndOfDump`, a snapshot, or
-                the next offset of each partition. Or follow pages, given the last one or its token; the watch then has
-                their prefix, unless it is given another. Instead of a dump, the watch begins with the keys that have
-                changed since, deletes included, then `EndOfDump`. It reads that part of the topic once more, at once. A
-                key that was added and deleted meanwhile, or that is not selected, may be reported as `Deleted` although
-                the earlier watch had never returned it. If messages of this queue may be scheduled, offsets alone do
-                not show which messages counted already; messages that have become due since are read from
-                ``max_delay`` further back.
+            since: resume where an earlier watch, of this process or another, had got to: its `token`, an `EndOfDump`,
+                a snapshot, or the next offset of each partition. Or follow pages, given the last one or its token; the
+                watch then has their prefix, unless it is given another. Instead of a dump, the watch begins with the
+                keys that have changed since, deletes included, then `EndOfDump`. With a store, the store knows them
+                (R44). Otherwise that part of the topic is read once more, at once. A key that was added and deleted
+                meanwhile, or that is not selected, may be reported as `Deleted` although the earlier watch had never
+                returned it. If messages of this queue may be scheduled, offsets alone do not show which messages
+                counted already; messages that have become due since are read from ``max_delay`` further back.
             previous: add to each event the value that it replaces, as ``previous``. This needs memory for a second
                 table, and making the watch takes a copy of it.
             changed: leave out a value whose bytes are those of the value that this watch returned last for its key
@@ -203,9 +205,9 @@ class LiveMapping(FollowingReader[V], CurrentValues[V], Generic[V]):
 
         Raises:
             ConfigError: an argument is invalid, or two contradict each other; or ``since`` is beyond the end of the
-                log; or messages of this queue expire, of which the log has no record; or they may be scheduled, and
-                ``since`` has no time, or one too far ahead.
-            DataLoss: deletes since then may be gone (R34).
+                log; or messages of this queue expire, of which the log has no record, and there is no store; or they
+                expire or may be scheduled, and ``since`` has no time, or one too far ahead.
+            DataLoss: deletes since then may be gone (R34), or the store does not go back as far (R44).
             TopicRecreated: ``since`` belongs to another topic of this name.
             CatchUpTimeout, TransportError: the topic could not be read since then.
         """
@@ -229,10 +231,11 @@ class LiveMapping(FollowingReader[V], CurrentValues[V], Generic[V]):
             changed=changed,
             every=every,
             raw_on_error=self._raw_on_error,
+            queue=self._queue,
         )
         if point is not None:
             try:
-                watch.resume(partial(self._changed_since, point))
+                watch.resume(point.end, partial(self._changed_since, point))
             except BaseException:
                 watch.close()
                 raise
@@ -242,12 +245,25 @@ class LiveMapping(FollowingReader[V], CurrentValues[V], Generic[V]):
         """Like `watch`, for asyncio, with the same options: ``since`` waits for the cluster."""
         return await in_thread(partial(self.watch, **options), undo=Watch.close)
 
+    @property
+    def _queue(self) -> str:
+        """The name of the queue."""
+        raise NotImplementedError
+
     def _resume_point(self, since: Resumable) -> ResumePoint:
         """Return where a watch resumes. Raises what `watch` raises."""
         raise NotImplementedError
 
-    def _changed_since(self, point: ResumePoint, end: EndOfDump) -> Mapping[bytes, bool]:
-        """Return the keys of this view that have changed from a point to a cut."""
+    def _changed_since(self, point: ResumePoint, end: EndOfDump, table: NewestRecords) -> Mapping[bytes, Cause | None]:
+        """Return the keys of this view that have changed from a point to a cut.
+
+        The value is why a key has lost its value; None if it was deleted, or has one.
+
+        Args:
+            point: the point.
+            end: the cut.
+            table: the values of the cut.
+        """
         raise NotImplementedError
 
     def on_change(
@@ -345,7 +361,7 @@ class View(QueueReader[V], LiveMapping[V], Generic[V]):
             watch=watch,
             store=store,
         )
-        self._declared, self._registry = definition, watch
+        self._declared, self._registry, self._store = definition, watch, store
         self._source = self._shared
         self._iterated = Listing(self._rules, by_rank=False)  # otherwise each iteration would read all headers
         self._callbacks: list[Watch[V]] = []
@@ -428,35 +444,48 @@ class View(QueueReader[V], LiveMapping[V], Generic[V]):
     def _see(self, point: ResumePoint, option: str) -> None:
         """Note the time of another reader: messages that were due there stay due (R11)."""
         if time_rule(self._definition).may_schedule:
-            point.check_time(self._cluster, self._topic, option)
+            point.check_time(self._topic, self._cluster.now(), option)
             self._shared.saw(point.as_of)
 
+    @property
+    def _queue(self) -> str:
+        return self._definition.name
+
     def _resume_point(self, since: Resumable) -> ResumePoint:
-        if self._definition.expires:
+        definition = self._definition
+        if definition.expires and self._store is None:
             raise ConfigError(
                 f"Messages in {self._topic} expire, and nothing in its log says which have since.",
                 options=["since", "ttl"],
-                hint="Begin with a dump.",
+                hint="Begin with a dump, or keep the view in a store, which knows.",
             )
-        point, limit = ResumePoint.of(since, self._definition.name), Limit(self._catch_up_timeout)
-        if time_rule(self._definition).may_schedule:
-            point.check_time(self._cluster, self._topic)
+        point, limit = ResumePoint.of(since, definition.name), Limit(self._catch_up_timeout)
+        if timed := time_rule(definition).matters:
+            point.check_time(self._topic, self._cluster.now())
         self._follower.waiter.caught_up(limit)
         point.check(self._cluster, self._topic, self._shared.catch_up.topic_id)
         self._follower.waiter.reached(point.offsets, limit)
-        self._see(point, "since")
+        if timed:
+            self._shared.saw(point.as_of)
         return point
 
-    def _changed_since(self, point: ResumePoint, end: EndOfDump) -> Mapping[bytes, bool]:
-        """Return the keys of this view that have changed from a point to a cut."""
+    def _changed_since(self, point: ResumePoint, end: EndOfDump, table: NewestRecords) -> Mapping[bytes, Cause | None]:
+        definition = self._definition
+        known = table.changed_since(point.offsets, point.moment if time_rule(definition).matters else None)
+        if known is not None or definition.expires:
+            return check_known(known, self._topic)
         timeout = math.inf if self._catch_up_timeout is None else self._catch_up_timeout
-        changed = changed_since(self._cluster, self._definition, point, end, timeout=timeout)
+        changed = changed_since(self._cluster, definition, point, end, timeout=timeout)
         if set(end.offsets) - set(point.offsets):  # with new partitions, keys have other homes (R14)
             with self._shared.lock:
                 split = self._shared.catch_up.values.split_keys
             changed |= {key: changed.get(key, False) for key in split}
         keys = self._selection.keys
-        return {key: deleted for key, deleted in changed.items() if key in keys} if keys else changed
+        return {
+            key: None if deleted or key in table else "deselected"
+            for key, deleted in changed.items()
+            if not keys or key in keys
+        }
 
 
 async def _awaited(wait: Callable[[Timeout], T], timeout: float | None) -> T:

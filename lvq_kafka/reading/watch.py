@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Generic, Self
 
 from lvq_kafka.codecs import Codec, V
+from lvq_kafka.core.latest.page_token import PageToken
 from lvq_kafka.core.latest.pending_keys import Cause, ConflatedKeys, Pace
 from lvq_kafka.core.latest.tables import NewestRecords
 from lvq_kafka.core.log.keys import encode_key
@@ -31,6 +32,12 @@ ToEvent = Callable[[bytes, Record | None, bool, Cause | None], Record | Deleted 
 """Returns the event for a key, or None for no event.
 
 Called with the key, its record (None: there is no value), whether the record is selected, and why there is none.
+"""
+
+ChangedSince = Callable[[EndOfDump, NewestRecords], Mapping[bytes, Cause | None]]
+"""Returns the keys that have changed up to a cut, and why those without a value have none.
+
+Called with the cut and its values.
 """
 
 
@@ -75,6 +82,7 @@ class Watch(Bound, Generic[V]):
         changed: bool = False,
         every: float | None = None,
         raw_on_error: bool = False,
+        queue: str = "",
     ) -> None:
         if every is not None:
             durations("Leave it out for events as they come.", every=every)
@@ -95,6 +103,10 @@ class Watch(Bound, Generic[V]):
         self._given: set[bytes] = set()  # in a dump whose end is still unknown
         self._resumed = False
         self._pending: ConflatedKeys | None = None
+        self._queue = queue
+        self._passed: EndOfDump | None = None  # up to which everything has been returned
+        self._reached: EndOfDump | None = None  # what is returned once the present line is
+        self._lines = 0
         self._pace = None if every is None else Pace(every, self._shared.clock)
         self._previous = previous
         self._known: KnownValues | None = None
@@ -121,9 +133,17 @@ class Watch(Bound, Generic[V]):
             if self._pace is not None and self._in_dump:
                 self._pace.begin()
             self._shared.notifier.subscribe(self._pending)
-            if self._in_dump and catch_up.replay.complete:
+            if not self._in_dump:
+                self._passed = self._reached = self._point()
+            elif catch_up.replay.complete:
                 self._end_of_dump = self._cut()
         return self._pending
+
+    def _point(self) -> EndOfDump:
+        """Return the point that the values have got to. The lock is held."""
+        catch_up = self._shared.catch_up
+        offsets = dict(catch_up.values.progress.positions)
+        return EndOfDump(offsets, as_of=self._shared.settled, topic_id=catch_up.topic_id)
 
     def _cut(self) -> EndOfDump:
         """Return the end of a dump of the current table."""
@@ -133,21 +153,21 @@ class Watch(Bound, Generic[V]):
         offsets = dict(sorted(catch_up.values.progress.positions.items()))
         return EndOfDump(offsets, tuple(missing), self._shared.as_of, catch_up.topic_id)
 
-    def resume(self, changed_since: Callable[[EndOfDump], Mapping[bytes, bool]]) -> None:
+    def resume(self, point: EndOfDump, changed_since: ChangedSince) -> None:
         """Begin with the keys that have changed since an earlier watch, and `EndOfDump`.
 
         Args:
-            changed_since: returns the keys that have changed up to a cut, and whether their last record there is a
-                delete.
+            point: where that watch had got to.
+            changed_since: returns the keys that have changed up to a cut.
         """
         shared = self._shared
         with shared.lock:
             pending = self._subscribe()
             shared.pass_all_time()
             end, table = self._cut(), shared.catch_up.values.table.copy()
-        changed = changed_since(end)
+        changed = changed_since(end, table)
         if self._selects is not None:
-            changed = {key: deleted for key, deleted in changed.items() if self._selects(key)}
+            changed = {key: cause for key, cause in changed.items() if self._selects(key)}
         self._given_keys.remember(changed)
         if self._matches is not None:  # all that an earlier watch may have returned can leave
             matches = self._matches
@@ -155,13 +175,25 @@ class Watch(Bound, Generic[V]):
         if self._known is not None:
             self._known.forget(changed)
         with shared.lock:
-            there = shared.catch_up.values.table
-            deselected = [key for key, deleted in changed.items() if not deleted and key not in there]
-            pending.precede(tuple(changed), deselected)
+            pending.precede(changed)
             self._in_dump = self._resumed = True
             self._end_of_dump = end
+            self._passed = self._reached = point
             if self._pace is not None:
                 self._pace.begin()
+
+    @property
+    def token(self) -> str | None:
+        """The text from which another watch goes on (R34, R44).
+
+        Give it as ``since``, in this process or another. That watch returns all that this one had not returned when the
+        token was taken. Some of what it had returned may come again. None before the end of a dump.
+        """
+        with self._shared.lock:
+            point = self._passed
+        if point is None:
+            return None
+        return PageToken(self._queue, point.topic_id, point.as_of, point.offsets, b"", None).text
 
     def report(self, keys: Sequence[bytes]) -> None:
         """Report these keys again, although the log has not changed. The lock is held."""
@@ -274,6 +306,7 @@ class Watch(Bound, Generic[V]):
                 if self._end_of_dump is not None:
                     self._in_dump = False
                     self._given.clear()
+                    self._passed = self._reached = self._end_of_dump
                     return self._end_of_dump
             if self._pace is not None and pending.at_pause and not self._pace.begin():
                 return None
@@ -281,7 +314,12 @@ class Watch(Bound, Generic[V]):
             if key is None:
                 if self._shared.timed and self._shared.pass_time():
                     continue
+                if not self._in_dump:
+                    self._passed = self._reached = self._point()
                 return None
+            if pending.lines != self._lines:
+                self._lines = pending.lines
+                self._passed, self._reached = self._reached, self._point()
             record = values.table.record(key)
             cause = pending.pop_cause(key) if record is None else None
             matches = self._matches is None or record is None or self._judge(record)

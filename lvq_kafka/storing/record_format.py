@@ -39,7 +39,7 @@ __all__ = [
     "unpack_value",
 ]
 
-FORMAT = 2
+FORMAT = 3
 """The version of what is in the files of a store."""
 
 _SHORT = 462  # bytes of a key that is stored as it is; with a time before it, 511 are the most that LMDB takes

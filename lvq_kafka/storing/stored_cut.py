@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from heapq import heappop, heappush
 from typing import Self
 
 from lvq_kafka.core.latest.fold import Changes, ReaderStats
+from lvq_kafka.core.latest.pending_keys import Cause
 from lvq_kafka.core.latest.reported import Report
 from lvq_kafka.core.log.progress import Progress
 from lvq_kafka.core.log.records import RecordBatch
@@ -30,7 +31,6 @@ class CutTable(StoredExpiringTable):
 
     def __init__(self, pages: PinnedPages, partitions: int, key_header: str | None) -> None:
         super().__init__(pages.file, partitions, key_header, ExpiryTimes(Ttl()))
-        self._source = pages
         self.pages = pages
         self.hidden: dict[bytes, None] = {}
         """The keys that are hidden, in the order in which they expired."""
@@ -53,6 +53,15 @@ class CutTable(StoredExpiringTable):
     def scan(self, start: bytes = b"", stop: bytes | None = None, most: int | None = None) -> StoredRange:
         """See `NewestRecords.scan`."""
         return StoredRange(self.copy(), start, stop, most)
+
+    def changed_since(self, offsets: Mapping[int, int], moment: int | None) -> Mapping[bytes, Cause | None] | None:
+        """See `NewestRecords.changed_since`."""
+        changed = super().changed_since(offsets, moment)
+        if changed is None or not self.hidden:
+            return changed
+        hidden = self.hidden
+        expired = [key for key in hidden if key in changed or moment is None or self.expiry(key) >= moment]
+        return {**dict.fromkeys(expired, "expired"), **{k: cause for k, cause in changed.items() if k not in hidden}}
 
     def _less_hidden(self, keys: Sequence[bytes]) -> Sequence[bytes]:
         hidden = self.hidden
@@ -113,6 +122,7 @@ class StoredCut:
     """
 
     deselected: Collection[bytes] = ()
+    overdue: Collection[bytes] = ()
     needs_reread = False
 
     def __init__(self, pages: PinnedPages, report: Report, key_header: str | None) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import compress, count, islice, starmap
 from operator import itemgetter
+from struct import Struct
 from typing import TYPE_CHECKING, Self
 from weakref import ref
 
 from lvq_kafka.core.latest.columns import IMPLIED, Columns, KeyOrder, pick
+from lvq_kafka.core.latest.pending_keys import Cause
 from lvq_kafka.core.log.records import Headers, Record, RecordBatch, new_record
 from lvq_kafka.core.queue.ranking import Order
 from lvq_kafka.core.timing.expiry_times import ExpiryTimes
 from lvq_kafka.core.timing.ttl import NEVER
 from lvq_kafka.runtime.forking import Bound
+from lvq_kafka.storing.change_traces import traces_of
 from lvq_kafka.storing.record_format import (
     HEAD,
     Head,
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["StoredExpiringTable", "StoredRange", "StoredTable"]
 
 _TIME = 8  # bytes
+_POSITION = Struct(">xiqq")  # the first fields of a `Head`, less its flags
 
 
 class _Keys:
@@ -56,7 +60,7 @@ class StoredTable(Bound):
         self.partitions = partitions
         self.key_header = key_header
         self._file = file
-        self._source: Pages = file
+        self.pages: Pages = file
         self._records = file.tables[RECORDS]
         self._line: tuple[int, ref[KeyOrder]] | None = None  # the last result of `keys`, and the version of the file
 
@@ -69,14 +73,14 @@ class StoredTable(Bound):
 
     def find(self, key: bytes) -> memoryview | None:
         """Return the record of a key as it is stored. It is valid until the next write."""
-        return self._source.txn.get(pack_key(key), None, self._records)
+        return self.pages.txn.get(pack_key(key), None, self._records)
 
     def _current(self, key: bytes) -> memoryview | None:
         """Return the record of a key, as `find` does, if it counts."""
         return self.find(key)
 
     def __len__(self) -> int:
-        entries: int = self._source.txn.stat(self._records)["entries"]
+        entries: int = self.pages.txn.stat(self._records)["entries"]
         return entries
 
     def __contains__(self, key: bytes) -> bool:
@@ -105,7 +109,7 @@ class StoredTable(Bound):
         The list is shared by all callers between two changes, so do not modify it.
         """
         version, known = self._file.version, self._line
-        line = None if known is None or (known[0] != version and self._source is self._file) else known[1]()
+        line = None if known is None or (known[0] != version and self.pages is self._file) else known[1]()
         if line is None or line.order != order:
             line = KeyOrder(order)
             line += map(itemgetter(-1), sorted(self._places(order)))
@@ -115,7 +119,7 @@ class StoredTable(Bound):
     def _places(self, order: Order) -> Iterator[tuple[object, ...]]:
         """Yield each key, after what it is sorted by."""
         several = self.partitions > 1
-        for packed, data in self._source.txn.cursor(self._records):
+        for packed, data in self.pages.txn.cursor(self._records):
             _, partition, offset, timestamp, _, _, place = HEAD.unpack_from(data)
             key = key_of(packed, data)
             if order == "in-place":
@@ -160,12 +164,12 @@ class StoredTable(Bound):
 
     def scan(self, start: bytes = b"", stop: bytes | None = None, most: int | None = None) -> StoredRange:
         """See `NewestRecords.scan`."""
-        return StoredRange(self.copy() if self._source is self._file else self, start, stop, most)
+        return StoredRange(self.copy() if self.pages is self._file else self, start, stop, most)
 
     def walk(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, memoryview]]:
         """Yield the keys of a range, in byte order, and their records as they are stored."""
         low, high = bounds(start, stop)
-        cursor = self._source.txn.cursor(self._records)
+        cursor = self.pages.txn.cursor(self._records)
         if not cursor.set_range(low):
             return
         alike: list[tuple[bytes, memoryview]] = []  # long keys that begin alike, and are in any order
@@ -190,11 +194,30 @@ class StoredTable(Bound):
         """Return a record that `walk` has yielded."""
         return self._record(key, data)
 
+    def changed_since(self, offsets: Mapping[int, int], moment: int | None) -> Mapping[bytes, Cause | None] | None:
+        """See `NewestRecords.changed_since`."""
+        traces = traces_of(self.pages, offsets, moment)
+        if traces is None:
+            return None
+        changed: dict[bytes, Cause | None] = {}
+        for key, trace in traces:
+            if trace.valued == (self.find(key) is not None):  # otherwise its record shows what came later
+                changed[key] = trace.cause
+        newer = []
+        for packed, data in self.pages.txn.cursor(self._records):
+            partition, offset, timestamp = _POSITION.unpack_from(data)
+            if offset >= offsets.get(partition, 0):
+                newer.append((timestamp, partition, offset, key_of(packed, data)))
+        newer.sort()
+        for *_, key in newer:
+            changed[key] = None
+        return changed
+
     def copy(self) -> Self:
         """Return a cut of the file, which later commits do not change."""
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__)
-        twin._source, twin._line = self._file.cut(), None
+        twin.pages, twin._line = self._file.cut(), None
         return twin
 
     def __repr__(self) -> str:
@@ -211,7 +234,7 @@ class StoredTable(Bound):
         return self._lacks(pack_key(key) for key in keys if key is not None)
 
     def _lacks(self, packed: Iterable[bytes]) -> bool:
-        txn, records = self._source.txn, self._records
+        txn, records = self.pages.txn, self._records
         return all(txn.get(key, None, records) is None for key in packed)
 
     def slot(self, key: bytes) -> Head | None:
@@ -400,7 +423,7 @@ class StoredExpiringTable(StoredTable):
         """See `ExpiringRecords.next_expiry`."""
         version = self._file.version
         if self._next is None or self._next[0] != version or self._file.writing:
-            cursor = self._source.txn.cursor(self._index)
+            cursor = self.pages.txn.cursor(self._index)
             self._next = (version, unpack_time(cursor.key()) if cursor.first() else NEVER)
         return self._next[1]
 

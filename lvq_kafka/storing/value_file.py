@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 __all__ = [
     "ASIDE",
     "CHANGES",
+    "CHECKPOINTS",
     "CONTESTS",
     "DUE",
     "EXPIRIES",
     "LINES",
     "MAP_SIZES",
     "RECORDS",
+    "TRACES",
     "MapOutgrown",
     "OnlyAttached",
     "Pages",
@@ -46,10 +48,10 @@ _COPIES = 8  # the pages that a batch may take, as a multiple of its bytes
 MAP_SIZES = (1 << 40, 1 << 36, 1 << 32, 1 << 30)
 """The sizes of a map to try: address space, which takes neither memory nor disk. A map that is too small grows."""
 
-RECORDS, EXPIRIES, CONTESTS, ASIDE, LINES, DUE, CHANGES, NOTES = (
-    *(b"records", b"expiries", b"contests", b"aside", b"lines", b"due", b"changes", b"notes"),
+RECORDS, EXPIRIES, CONTESTS, ASIDE, LINES, DUE, CHANGES, TRACES, CHECKPOINTS, NOTES = _TABLES = (
+    *(b"records", b"expiries", b"contests", b"aside", b"lines", b"due"),
+    *(b"changes", b"traces", b"checkpoints", b"notes"),
 )
-_TABLES = (RECORDS, EXPIRIES, CONTESTS, ASIDE, LINES, DUE, CHANGES, NOTES)
 
 
 class MapOutgrown(StoreFailed):

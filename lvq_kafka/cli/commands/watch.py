@@ -18,6 +18,7 @@ from lvq_kafka.cli.common_options import (
 )
 from lvq_kafka.cli.invocation import Invocation, QueueChoice, events_of
 from lvq_kafka.cli.json_lines import Format, event_line
+from lvq_kafka.core.latest.page_token import PageToken
 from lvq_kafka.core.queue.standard import check_mapping
 from lvq_kafka.core.text.json_text import read_json
 from lvq_kafka.reading.entries import EndOfDump
@@ -26,12 +27,15 @@ from lvq_kafka.reading.selection import SelectionOptions
 __all__ = ["watch"]
 
 
-def _resume_point(ctx: click.Context, param: click.Parameter, given: str | None) -> EndOfDump | None:
-    """Parse the line of an end of a dump, the first line of an export, or only their offsets."""
+def _resume_point(ctx: click.Context, param: click.Parameter, given: str | None) -> EndOfDump | str | None:
+    """Parse an end-of-dump line, the first line of an export, offsets or a token."""
     if given is None:
         return None
     try:
-        row = read_json(Path(given[1:]).read_text() if given.startswith("@") else given)
+        text = Path(given[1:]).read_text() if given.startswith("@") else given
+        if PageToken.is_one(text.strip()):
+            return text.strip()
+        row = read_json(text)
         offsets = row.get("offsets", row)
         return EndOfDump(
             {int(partition): int(offset) for partition, offset in offsets.items()},
@@ -58,8 +62,8 @@ def _resume_point(ctx: click.Context, param: click.Parameter, given: str | None)
     "--since",
     metavar="JSON",
     callback=_resume_point,
-    help="Write only what has changed since these offsets: an end-of-dump line, the first line of an export, or "
-    '{"0": 42}; @FILE reads it from a file.',
+    help="Write only what has changed since these offsets: an end-of-dump line, the first line of an export, a "
+    'token, or {"0": 42}; @FILE reads it from a file.',
 )
 @click.option(
     "--sort",

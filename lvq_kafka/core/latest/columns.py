@@ -14,7 +14,7 @@ from __future__ import annotations
 import marshal
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, count, islice
 from operator import itemgetter
@@ -204,6 +204,9 @@ class ColumnTable:
             else:
                 self._sorted.discard(key)
         return self._sorted.within(start, stop, most)
+
+    def changed_since(self, offsets: Mapping[int, int], moment: int | None) -> None:
+        """Return None: memory does not know; see `NewestRecords.changed_since`."""
 
     def scan(self, start: bytes = b"", stop: bytes | None = None, most: int | None = None) -> ColumnRange:
         """See `NewestRecords.scan`."""

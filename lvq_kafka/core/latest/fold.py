@@ -97,6 +97,7 @@ class LatestValues:
     """
 
     deselected: Collection[bytes] = ()
+    overdue: Collection[bytes] = ()
     needs_reread = False
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The text that says where a page ended, and the cut from which changes follow."""
+"""The text that says where a page or a watch ended, and the cut from which changes follow."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONGEST = 1 << 20  # bytes of its content: 50,000 partitions, or a long key
 
 @dataclass(frozen=True, slots=True)
 class PageToken:
-    """The end of a page, and the cut of the first one.
+    """The end of a page, and the cut of the first one; or the cut that a watch has returned.
 
     It is not encrypted or signed: who holds one can read the key and the offsets in it.
     """
@@ -37,7 +37,7 @@ class PageToken:
     prefix: bytes
     """The text that all keys of the pages begin with."""
     key: bytes | None
-    """The last key that was returned; None before the first."""
+    """The last key of the page; None before the first one, and of a watch."""
 
     @property
     def text(self) -> str:
@@ -53,6 +53,11 @@ class PageToken:
         data = dumps(fields, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
         return _VERSION + urlsafe_b64encode(zlib.compress(data)).decode().rstrip("=")
 
+    @staticmethod
+    def is_one(text: str) -> bool:
+        """Return whether a text is meant as a token."""
+        return text.startswith(_VERSION)
+
     @classmethod
     def parse(cls, text: str, option: str) -> PageToken:
         """Return the token with this text.
@@ -61,7 +66,7 @@ class PageToken:
             ConfigError: it is none, or one of another version; the error names the option.
         """
         try:
-            if not text.startswith(_VERSION):
+            if not cls.is_one(text):
                 raise ValueError(text)
             body = text[len(_VERSION) :]
             packed = urlsafe_b64decode(body + "=" * (-len(body) % 4))
@@ -72,10 +77,10 @@ class PageToken:
             return cls._of(read_json(data.decode("utf-8", "surrogatepass")))
         except (ValueError, TypeError, zlib.error):
             raise ConfigError(
-                f"{option}={quoted(text)} is not the token of a page.",
+                f"{option}={quoted(text)} is not the token of a page or a watch.",
                 options=[option],
-                hint="Give it as it was returned, to the version of the library that returned it; or begin with the "
-                "first page.",
+                hint="Give it as it was returned, to the version of the library that returned it; or begin without "
+                "one.",
             ) from None
 
     @classmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 __all__ = ["Cause", "ConflatedKeys", "Pace"]
@@ -29,7 +29,7 @@ class ConflatedKeys:
         batches: whether updates are returned in batches, with a pause whenever `at_pause` is true.
     """
 
-    __slots__ = ("__weakref__", "_batches", "_causes", "_changed", "_line", "_selects", "_turn", "in_dump")
+    __slots__ = ("__weakref__", "_batches", "_causes", "_changed", "_line", "_selects", "_turn", "in_dump", "lines")
 
     def __init__(
         self,
@@ -40,6 +40,8 @@ class ConflatedKeys:
     ) -> None:
         self.in_dump = bool(dump)
         """True while keys of the dump are waiting."""
+        self.lines = 0
+        """The number of lines formed: when one is, the reader has been given all keys of the one before."""
         self._batches = batches
         self._selects = selects
         self._causes: dict[bytes, Cause] = {}  # of waiting keys without a value
@@ -63,12 +65,15 @@ class ConflatedKeys:
             elif causes:
                 causes.pop(key, None)
 
-    def precede(self, dump: Sequence[bytes], deselected: Iterable[bytes] = ()) -> None:
-        """Put these keys first, as a dump; some are deselected. No key was returned yet."""
-        self._line, self._turn, self.in_dump = dump, 0, bool(dump)
-        for key in deselected:
-            if key not in self._changed:
-                self._causes[key] = "deselected"
+    def precede(self, dump: Mapping[bytes, Cause | None]) -> None:
+        """Put these keys first, as a dump, with the causes of those that lost their value.
+
+        No key was returned yet.
+        """
+        self._line, self._turn, self.in_dump = tuple(dump), 0, bool(dump)
+        for key, cause in dump.items():
+            if cause is not None and key not in self._changed:
+                self._causes[key] = cause
 
     @property
     def at_pause(self) -> bool:
@@ -97,6 +102,7 @@ class ConflatedKeys:
                     return None
                 self._line, self._turn, self._changed = tuple(changed), 0, {}
                 changed = self._changed
+                self.lines += 1
             key = self._line[self._turn]
             self._turn += 1
             if self.in_dump or self._batches:

@@ -40,6 +40,8 @@ class ScheduledValues:
         *,
         tables: Tables = IN_MEMORY,
     ) -> None:
+        self.overdue: Collection[bytes] = ()
+        """See `ValueStore.overdue`."""
         self.table = values.table
         self.progress = values.progress
         self.stats = values.stats
@@ -67,10 +69,17 @@ class ScheduledValues:
     def apply(self, batch: RecordBatch) -> list[bytes]:
         """Fold in a batch, but set aside the records that are not due; see `ValueStore.apply`."""
         unreadable = self._judge.malformed
-        not_due = [one for one in self._judge.scheduled(batch.timestamps, batch.headers) if one[1] > self._now]
+        scheduled = self._judge.scheduled(batch.timestamps, batch.headers)
+        not_due = [one for one in scheduled if one[1] > self._now]
+        self.overdue = self._keys_of_overdue(batch, scheduled) if len(not_due) < len(scheduled) else ()
         changed = self._apply_due(batch, not_due) if not_due or self._scheduled else self._values.apply(batch)
         self.stats.malformed += self._judge.malformed - unreadable
         return changed
+
+    def _keys_of_overdue(self, batch: RecordBatch, scheduled: Iterable[tuple[int, int]]) -> Collection[bytes]:
+        keys = self._rules.keys.of(batch)
+        found = [keys[row] for row, due in scheduled if due <= self._now]
+        return [key for key in found if key is not None]
 
     def _apply_due(self, batch: RecordBatch, not_due: Collection[tuple[int, int]]) -> list[bytes]:
         ends: dict[int, int] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from lvq_kafka.core.latest.conditions import UNSELECTED
@@ -65,6 +65,7 @@ class SelectedValues:
         self.progress = values.progress
         self.stats = values.stats
         self.deselected: list[bytes] = []
+        self.overdue: Collection[bytes] = ()
         self.needs_reread = False
         self._values = values
         self._rules = rules

@@ -6,10 +6,11 @@ tables whatever grows with the number of keys, so that a store on disk has the s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, NamedTuple, Protocol, Self
 
 from lvq_kafka.core.latest.columns import Columns
+from lvq_kafka.core.latest.pending_keys import Cause
 from lvq_kafka.core.log.records import Headers, Record, RecordBatch
 from lvq_kafka.core.queue.ranking import Order
 from lvq_kafka.core.timing.expiry_times import ExpiryTimes
@@ -95,6 +96,17 @@ class NewestRecords(Protocol):
         """Return the records of such keys as they are now.
 
         Records applied later do not change it. If values expire, call `ValueStore.pass_time` first.
+        """
+
+    def changed_since(self, offsets: Mapping[int, int], moment: int | None) -> Mapping[bytes, Cause | None] | None:
+        """Return the keys that have changed since a point (R44).
+
+        The value is why a key has lost its value; None if it was deleted, or has one. Those without a value are first.
+        Returns None if that is not known.
+
+        Args:
+            offsets: the next offset of each partition, at the point.
+            moment: its time, in ms; None if messages neither expire nor are scheduled.
         """
 
     def copy(self) -> Self:

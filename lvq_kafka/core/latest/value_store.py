@@ -31,6 +31,10 @@ class ValueStore(Protocol):
         """The keys whose values ceased to be selected in the last batch."""
 
     @property
+    def overdue(self) -> Collection[bytes]:
+        """The keys of scheduled records in the last batch that were due when they were read."""
+
+    @property
     def needs_reread(self) -> bool:
         """True if the topic must be read again, because a forgotten record may matter."""
 
