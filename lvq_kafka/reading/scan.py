@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Generic
 
 from lvq_kafka.codecs import Codec, V
+from lvq_kafka.core.latest.sorted_keys import after_prefix
 from lvq_kafka.core.latest.tables import KeyRange
 from lvq_kafka.core.log.keys import Key, encode_key, key_text
 from lvq_kafka.core.log.records import Headers
@@ -71,13 +72,7 @@ def key_bounds(prefix: Key | None, start: Key | None, stop: Key | None) -> tuple
     high = None if stop is None else encode_key(stop)
     if prefix is not None:
         begin = encode_key(prefix)
-        after = _after_prefix(begin)
+        after = after_prefix(begin)
         low = max(low, begin)
         high = after if high is None else high if after is None else min(high, after)
     return low, high
-
-
-def _after_prefix(prefix: bytes) -> bytes | None:
-    """Return the first key after all keys with the prefix; None if there is no such bound."""
-    stem = prefix.rstrip(b"\xff")
-    return stem[:-1] + bytes([stem[-1] + 1]) if stem else None

@@ -117,7 +117,7 @@ PURE = (
         "typing",
     ),
     *("array", "base64", "bisect", "difflib", "hashlib", "heapq", "json", "marshal", "math", "numbers"),
-    *("copy", "datetime", "inspect", "re", "shlex", "unicodedata", "warnings", "weakref", "zlib"),
+    *("copy", "datetime", "decimal", "inspect", "re", "shlex", "unicodedata", "warnings", "weakref", "zlib"),
 )
 """Modules without threads, clocks, files, networks or randomness; `datetime` as long as nobody asks it for now."""
 

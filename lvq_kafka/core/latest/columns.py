@@ -14,7 +14,7 @@ from __future__ import annotations
 import marshal
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, count, islice
 from operator import itemgetter
@@ -77,10 +77,11 @@ class ColumnTable:
         self._shared_flag: int | None = _NO_HEADERS  # the common flag of all slots, if any
         self._sorted: SortedKeys | None = None  # once it was scanned
         self._moved: list[bytes] = []  # keys that came or went since then
+        self._noted: tuple[set[bytes], ...] = ()  # see `note_changes`
         self._line: ref[KeyOrder] | None = None  # the last result of `keys`, while it is in use and unchanged
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_line": None}  # weak references cannot be pickled
+        return {**self.__dict__, "_line": None, "_noted": ()}  # weak references cannot be pickled
 
     # ---------------------------------------------------------------- reading
 
@@ -215,6 +216,12 @@ class ColumnTable:
             return ColumnRange(keys, dict(zip(keys, map(self._there, keys))).__getitem__)
         return ColumnRange(keys, self.copy()._there)
 
+    def as_now(self, keys: Collection[bytes]) -> Callable[[bytes], Record | None]:
+        """Return a look-up of these keys, which records applied later do not change."""
+        if len(keys) <= _FEW:
+            return dict(zip(keys, map(self.record, keys))).__getitem__
+        return self.copy().record
+
     def _there(self, key: bytes) -> Record:
         """Return the record of a key that is in the table."""
         return self._record(key, self.index[key])
@@ -225,10 +232,29 @@ class ColumnTable:
         if len(self._moved) > len(self.index) // 4 + 4096:
             self._sorted, self._moved = None, []
 
+    def note_changes(self, changed: set[bytes]) -> None:
+        """Add to a set each key whose record changes from now on.
+
+        It is dropped once it has more keys than the table.
+        """
+        self._noted = (*self._noted, changed)
+
+    def notes(self, changed: set[bytes]) -> bool:
+        """Return whether keys still enter this set; see `note_changes`."""
+        return any(changed is noted for noted in self._noted)
+
+    def _note(self, keys: Sequence[bytes]) -> None:
+        for changed in self._noted:
+            changed.update(keys)
+            if len(changed) > len(self.index) + 4096:
+                self._noted = tuple(other for other in self._noted if other is not changed)
+                changed.clear()
+
     def copy(self) -> Self:
         """Return a copy that shares only the values."""
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__)
+        twin._noted = ()
         twin.index = dict(self.index)
         twin._values = list(self._values)
         twin.offsets = self.offsets[:]
@@ -342,11 +368,15 @@ class ColumnTable:
         self._line = None
         if self._sorted is not None:
             self._move(keys)
+        if self._noted:
+            self._note(keys)
 
     def overwrite(self, slots: Sequence[int], columns: Columns) -> None:
         """Write newer records into the existing slots of their keys."""
         values, offsets, timestamps = self._values, self.offsets, self._timestamps
         self._line = None
+        if self._noted:
+            self._note(columns[2])
         for slot, offset, timestamp, value in zip(slots, columns[0], columns[1], columns[3]):
             values[slot] = value
             offsets[slot] = offset
@@ -373,9 +403,11 @@ class ColumnTable:
         """Remove keys; return how many were in the table. Their slots stay empty until `_compact`."""
         pop, values, own = self.index.pop, self._values, self._own_headers
         removed = 0
-        if self._sorted is not None:
+        if self._sorted is not None or self._noted:
             keys = list(keys)
-            self._move(keys)
+            self._note(keys)
+            if self._sorted is not None:
+                self._move(keys)
         for key in keys:
             slot = pop(key, None)
             if slot is not None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
 
-__all__ = ["SortedKeys", "sorted_parts"]
+__all__ = ["SortedKeys", "after_prefix", "sorted_parts"]
 
 _PART = 16_384  # items sorted at once, which takes some 3 ms
 _SAMPLE = 4_096  # items that determine the bounds of the parts
@@ -30,6 +30,12 @@ def sorted_parts(items: Sequence[T], key: Callable[[T], Any] = lambda item: item
     for part in parts:
         part.sort(key=key)
     return [part for part in parts if part]
+
+
+def after_prefix(prefix: bytes) -> bytes | None:
+    """Return the first key after all keys with the prefix; None if there is no such bound."""
+    stem = prefix.rstrip(b"\xff")
+    return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
 
 
 class SortedKeys:
@@ -86,6 +92,25 @@ class SortedKeys:
             if end < len(part) or (most is not None and len(found) >= most):
                 break
         return found
+
+    def walk(self, start: bytes, stop: bytes | None) -> Iterator[bytes]:
+        """Yield the keys from ``start`` up to but not including ``stop``. Change none meanwhile."""
+        for number in range(bisect_left(self._last, start), len(self._parts)):
+            part = self._parts[number]
+            end = len(part) if stop is None or part[-1] < stop else bisect_left(part, stop)
+            yield from islice(part, bisect_left(part, start), end)
+            if end < len(part):
+                return
+
+    def before(self, stop: bytes | None) -> bytes | None:
+        """Return the last key before ``stop``, or the last one; None if there is none."""
+        if stop is None:
+            return self._last[-1] if self._last else None
+        number = bisect_left(self._last, stop)
+        at = bisect_left(self._parts[number], stop) if number < len(self._parts) else 0
+        if at:
+            return self._parts[number][at - 1]
+        return self._last[number - 1] if number else None
 
     def copy(self) -> Self:
         """Return a copy."""
