@@ -10,6 +10,7 @@
     ├─ MissingKey(ValueError)              a message has no key header, and the queue refuses such messages (R1)
     ├─ KeyMismatch(ValueError)             key header and record key disagree, and the policy is "fail" (R16)
     ├─ PredicateFailed(ValueError)         a selection's where= cannot judge a value (R31)
+    ├─ MixedIndex(TypeError)               an index has values that have no order; names keys of two kinds (R45)
     ├─ CodecError(ValueError)
     │  ├─ EncodeError                      a codec cannot encode a value
     │  └─ DecodeError                      a codec cannot decode a value; carries the position
@@ -108,6 +109,7 @@ __all__ = [
     "MessageTooLarge",
     "MissingExtra",
     "MissingKey",
+    "MixedIndex",
     "NoKeyTest",
     "NotAString",
     "OffsetsExpired",
@@ -183,6 +185,19 @@ class PredicateFailed(LVQError, ValueError):
     def __init__(self, message: str, *, position: Position, hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.position = position
+
+
+class MixedIndex(LVQError, TypeError):
+    """An index has values of several kinds, which have no order (R45).
+
+    For example, some are numbers and others text. ``index`` is its name; ``keys`` maps two of the kinds to a key with
+    such a value.
+    """
+
+    def __init__(self, message: str, *, index: str, keys: Mapping[str, str], hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.index = index
+        self.keys = dict(keys)
 
 
 class CodecError(LVQError, ValueError):

@@ -107,7 +107,9 @@ def _live(seed: int, start: int, place: Path, *, plain: bool) -> None:
     """Read into a store, and write on, until killed: the body of a child."""
     world = World(seed, plain=plain)
     world.write_up_to(start)
-    view = world.queue.view(store=place, metadata_interval=0.02, catch_up_timeout=None, **world.selection).start()
+    view = world.queue.view(store=place, metadata_interval=0.02, catch_up_timeout=None, **world.selection)
+    _index(view)
+    view.start()
     count = start
     while count < start + _LONGEST:
         count += _CHUNK
@@ -115,6 +117,11 @@ def _live(seed: int, start: int, place: Path, *, plain: bool) -> None:
         world.write_up_to(count)
         len(view)
         time.sleep(0.0005)
+
+
+def _index(view: View[bytes]) -> None:
+    view.index("side", by="side")
+    view.index("length", by=lambda entry: len(entry.value), version="1")
 
 
 class _Judge:
@@ -231,14 +238,19 @@ class _Before:
 
 
 def _entries(world: World, before: _Before | None = None, **how: Any) -> tuple[list[Entry[bytes]], int, str]:
-    with world.queue.view(**how, **world.selection) as view:
+    """Return what a view shows, as a whole and by its indexes, how many offsets it has read, and if it has resumed."""
+    view = world.queue.view(**how, **world.selection)
+    _index(view)
+    with view:
         resumed = ""
         if before is not None:
             resumed = "resumed" if before.resume(view) else "refused"
         entries = view.entries()
         if world.in_place:  # places depend on compaction, and on the order in which partitions are read
             entries.sort(key=lambda entry: entry.key)
-        return entries, view.progress[1], resumed
+        by_length = view.top(10_000, by="length")
+        assert len(by_length) == len(entries)
+        return [*entries, *by_length, *view.find("side", "buy")], view.progress[1], resumed
 
 
 def kill_many(seed: int, kills: int) -> Iterator[str]:

@@ -15,6 +15,7 @@ from lvq_kafka.errors import ConfigError, LVQError, StoreNotFound
 from lvq_kafka.reading.attachment import Attachment
 from lvq_kafka.reading.catch_up_waiter import Limit
 from lvq_kafka.reading.entries import EndOfDump
+from lvq_kafka.reading.index_queries import AttachedIndexes
 from lvq_kafka.reading.listing import Listing
 from lvq_kafka.reading.resuming import Resumable, ResumePoint, check_known
 from lvq_kafka.reading.view import LiveMapping
@@ -77,6 +78,7 @@ class AttachedView(LiveMapping[V], Generic[V]):
         self._attachment = self._follower = Attachment(path, lambda: time.time())
         self._shared = self._source = self._follower.shared
         self._topic = self._shared.topic
+        self._indexes = AttachedIndexes(self._shared)
 
     def start(self) -> Self:
         """Show what the store holds, without waiting; does nothing if already started.

@@ -151,6 +151,22 @@ class FollowerState:
         catch_up.written()
         return keys
 
+    def build_indexes(self) -> None:
+        """Build and drop indexes of the store until they are those asked for.
+
+        This takes steps, so that no thread waits for the lock for long.
+
+        Raises:
+            StoreFailed: that was not possible.
+        """
+        while True:
+            with self.lock:
+                keeper = self.keeper
+                if keeper is None or keeper.indexes_done:
+                    return
+                with self._changing():
+                    keeper.advance_indexes()
+
     def pass_time_in_steps(self) -> None:
         """Apply due changes in steps, so that no thread waits for the lock for long."""
         while True:

@@ -10,6 +10,7 @@ from typing import Generic
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V, check_undecodable
 from lvq_kafka.core.latest.conditions import KeySelection
+from lvq_kafka.core.latest.index_rules import IndexRules
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.queue.standard import StandardFilter
@@ -68,6 +69,7 @@ class QueueReader(FollowingReader[V], Generic[V]):
         self._listing = Listing(rules)
         self._selection = Selection(self._topic, codec, *judged, raw_on_error=self._raw_on_error, **selection)
         self._hiding = UndecodableFilter(definition.topic, codec)
+        self._index_rules = IndexRules()
         self._alone = None if definition.conflate else StandardFilter()
         selected = self._selection.keys
         if self._alone is not None:
@@ -90,7 +92,7 @@ class QueueReader(FollowingReader[V], Generic[V]):
             store=None
             if store is None
             else ReaderStore(
-                StoreDirectory(store),
+                StoreDirectory(store, indexes=self._index_rules),
                 partial(store_terms, selector=definition.selector, selection=self._selection, undecodable=undecodable),
                 Subject.of(definition.name, rules, self._selection.partitions),
             ),

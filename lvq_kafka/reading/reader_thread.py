@@ -236,6 +236,8 @@ class ReaderThread:
         shared, catch_up = self._shared, self._shared.catch_up
         replay = catch_up.replay
         try:
+            if self._keeper is not None and not self._unwritten:
+                shared.build_indexes()
             if catch_up.gone is not None or catch_up.rewinding:
                 self._start_over()
             elif self._unwritten:

@@ -23,6 +23,7 @@ from lvq_kafka.storing.change_log import ChangeLog
 from lvq_kafka.storing.change_traces import ChangeTraces
 from lvq_kafka.storing.places import boot_id
 from lvq_kafka.storing.store_directory import StoreDirectory
+from lvq_kafka.storing.stored_table import StoredTable
 from lvq_kafka.storing.stored_tables import StoredTables
 
 __all__ = ["REPORT", "SUBJECT", "Compose", "Kept", "StoreKeeper"]
@@ -84,6 +85,12 @@ class Kept:
             noted = dict(self.positions)
             file.commit()
             self.noted = noted
+
+    def advance_indexes(self) -> bool:
+        """See `IndexKeeper.advance`."""
+        table = self.fold.values.table
+        assert isinstance(table, StoredTable)
+        return self.tables.indexes.advance(table)
 
     def reload(self) -> ValueStore:
         """Undo all changes since the last commit, and return the store before."""
@@ -147,6 +154,8 @@ class StoreKeeper:
         tables.file.note(_TERMS, json.dumps(dict(terms.said)).encode())
         tables.file.note(_FOOTING, footing.to_note())
         tables.file.note(SUBJECT, subject)
+        while kept.advance_indexes():
+            pass  # without records, that is nothing but notes
         kept.commit()
         return kept
 
@@ -166,7 +175,10 @@ class StoreKeeper:
         if why is not None and not terms.serves(said):
             return None, why
         fold = _recalled(tables, compose)
-        return Kept(tables, fold, compose, footing, dict(fold.store.progress.positions)), why
+        kept = Kept(tables, fold, compose, footing, dict(fold.store.progress.positions))
+        kept.advance_indexes()
+        kept.commit()
+        return kept, why
 
     def shown(self, catch_up: CatchUp) -> Kept | None:
         """Return what is shown."""
@@ -230,7 +242,7 @@ class StoreKeeper:
         batch = fetch.batch
         size = batch.size + sum(map(len, filter(None, batch.keys))) + _PER_RECORD * len(batch)
         for kept in self._kept:
-            kept.tables.file.reserve(size)
+            kept.tables.file.reserve(size + kept.tables.indexes.room * len(batch))
 
     def read(self, replay: Replay, epochs: Mapping[int, int]) -> None:
         """Note the leader epochs of what was read."""
@@ -274,6 +286,16 @@ class StoreKeeper:
     def _moment(self, catch_up: CatchUp) -> int:
         """Return the time of the values, in ms since the epoch."""
         return round(1000 * self._cluster.now()) if catch_up.time is None else catch_up.time.now
+
+    @property
+    def indexes_done(self) -> bool:
+        """See `IndexKeeper.done`."""
+        return all(kept.tables.indexes.done for kept in self._kept)
+
+    def advance_indexes(self) -> None:
+        """See `IndexKeeper.advance`."""
+        for kept in self._kept:
+            kept.advance_indexes()
 
     def commit(self, catch_up: CatchUp, *, beat: bool = False, ended: str | None = None) -> None:
         """Make the changes durable, and show what has become complete.

@@ -26,6 +26,9 @@ from lvq_kafka.errors import ConfigError, DecodeError, LVQError, TopicRecreated
 from lvq_kafka.reading.catch_up_waiter import Limit, Timeout
 from lvq_kafka.reading.entries import EndOfDump, Event, to_entry
 from lvq_kafka.reading.following_reader import FollowingReader
+from lvq_kafka.reading.index_queries import MemoryIndexes, WriterIndexes
+from lvq_kafka.reading.indexed_values import IndexedValues
+from lvq_kafka.reading.indexing import IndexBy, Indexing
 from lvq_kafka.reading.key_pages import KeyPage, check_age, check_prefix, check_queue, token_of
 from lvq_kafka.reading.listing import Listing
 from lvq_kafka.reading.queue_reader import QueueReader
@@ -46,7 +49,7 @@ _LONGEST_PAGE = 1_000_000  # entries
 logger = logging.getLogger("lvq_kafka.view")
 
 
-class LiveMapping(FollowingReader[V], CurrentValues[V], Generic[V]):
+class LiveMapping(FollowingReader[V], CurrentValues[V], IndexedValues[V], Generic[V]):
     """A live mapping with watches, of this process or another.
 
     Reads show what the reader has, and never wait. A reader that can no longer follow reports it: reads raise
@@ -365,6 +368,8 @@ class View(QueueReader[V], LiveMapping[V], Generic[V]):
         self._source = self._shared
         self._iterated = Listing(self._rules, by_rank=False)  # otherwise each iteration would read all headers
         self._callbacks: list[Watch[V]] = []
+        self._indexing = Indexing(self._topic, codec, raw_on_error=self._raw_on_error)
+        self._indexes = (MemoryIndexes if store is None else WriterIndexes)(self._index_rules, self._shared)
 
     @property
     def _definition(self) -> QueueDefinition:
@@ -440,6 +445,35 @@ class View(QueueReader[V], LiveMapping[V], Generic[V]):
         check_age(token, catch_up.replay.absence.retention, self._cluster.now())
         self._follower.waiter.reached(token.offsets, waiting)
         self._see(ResumePoint(token.offsets, token.topic_id, token.as_of), "after")
+
+    def index(self, name: str, *, by: str | IndexBy[V], version: str | None = None) -> None:
+        """Keep an index of this name, for `find` and `top` (R45).
+
+        Without a store, it is made when it is first asked. With a store, it is part of that, and built as soon as the
+        view is open; it is used as it is by later views that ask for it, and dropped by one that is opened without it.
+
+        Args:
+            name: its name.
+            by: a header, for its text; or a function of an `Entry` that returns a number, text, bytes, or None for an
+                entry that is not to be found. It has to return the same for the same entry, and is called by the
+                threads that read and ask; with a store, under the lock of the view. A value for which it raises an
+                error, or returns something else or NaN, or which cannot be decoded, is not in the index; it is counted
+                in ``unindexed``, and the first one is logged.
+            version: what the function and the codec do, in a text that you change with them. Without it, an index by a
+                function is built again whenever the store is opened.
+
+        Raises:
+            ConfigError: an argument is invalid, or there is an index of this name by something else.
+        """
+        self._index_rules.add(self._indexing.rule(name, by, version))
+
+    @property
+    def unindexed(self) -> int:
+        """The number of values that an index could not judge, and that it lacks (R45).
+
+        A value counts each time that it is judged.
+        """
+        return self._indexing.unindexed
 
     def _see(self, point: ResumePoint, option: str) -> None:
         """Note the time of another reader: messages that were due there stay due (R11)."""

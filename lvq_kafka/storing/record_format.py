@@ -5,33 +5,42 @@ A change of any of them is a new `FORMAT`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
+from operator import itemgetter
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from lvq_kafka.core.latest.columns import IMPLIED, Columns
 from lvq_kafka.core.latest.conditions import UNSELECTED
 from lvq_kafka.core.latest.tables import SetAside
 from lvq_kafka.core.log.records import UNSELECTED_HEADERS, Headers, RawHeaders, Record
 
+T = TypeVar("T")
+
 __all__ = [
     "FORMAT",
     "HEAD",
+    "INDEX",
     "OFFSET",
     "PLACE",
+    "STEM",
     "TIME",
     "Head",
     "bounds",
+    "entry_of",
     "head_of",
+    "in_key_order",
     "is_long",
     "key_of",
     "pack_aside",
     "pack_key",
+    "pack_place",
     "pack_records",
     "pack_rivals",
     "pack_time",
-    "stem_of",
+    "place_bounds",
+    "place_in",
     "unpack_aside",
     "unpack_headers",
     "unpack_rivals",
@@ -42,12 +51,18 @@ __all__ = [
 FORMAT = 3
 """The version of what is in the files of a store."""
 
-_SHORT = 462  # bytes of a key that is stored as it is; with a time before it, 511 are the most that LMDB takes
+STEM = 462
+"""The bytes of a long key, or place, that are in its packed form. One that is no longer is stored as it is.
+
+With a time before it and a digest after it, 511 are the most that LMDB takes.
+"""
 _BEGIN = b"k"  # of every key, since LMDB takes no empty one
 
 HEAD = Struct(">Biqqqqq")
 """The fixed fields of a record: those of `Head`."""
 
+INDEX = Struct(">H")
+"""The number of an index, which its places begin with."""
 OFFSET = Struct(">Q")
 PLACE = Struct(">IQ")
 """A partition and an offset."""
@@ -89,24 +104,65 @@ def pack_key(key: bytes) -> bytes:
 
     Keys of at most 462 bytes sort as they do; longer ones that begin alike are in any order.
     """
-    return _BEGIN + key if len(key) <= _SHORT else b"".join((_BEGIN, key[:_SHORT], sha256(key).digest()))
+    return _BEGIN + key if len(key) <= STEM else b"".join((_BEGIN, key[:STEM], sha256(key).digest()))
 
 
 def is_long(key: bytes | memoryview) -> bool:
     """Return whether a packed key stands for one that is stored with the record."""
-    return len(key) > _SHORT + 1
+    return len(key) > STEM + 1
 
 
-def stem_of(packed: bytes | memoryview) -> bytes:
-    """Return the beginning of a long key that is in its packed one."""
-    return bytes(packed[len(_BEGIN) : len(_BEGIN) + _SHORT])
+def in_key_order(found: Iterable[tuple[bytes, bool, T]]) -> Iterator[tuple[bytes, T]]:
+    """Yield keys, or places, in byte order, with what belongs to each.
+
+    Args:
+        found: each with whether it is long, in the order of their packed forms.
+    """
+    alike: list[tuple[bytes, T]] = []  # long ones that begin alike
+    begin = b""
+    for key, long, thing in found:
+        if alike and not key.startswith(begin):
+            yield from sorted(alike, key=itemgetter(0))
+            alike.clear()
+        if long:
+            begin = key[:STEM]
+            alike.append((key, thing))
+        else:
+            yield key, thing
+    yield from sorted(alike, key=itemgetter(0))
 
 
 def bounds(start: bytes, stop: bytes | None) -> tuple[bytes, bytes | None]:
     """Return packed keys between which all keys of a range are; the last one is excluded."""
     if stop is None:
-        return _BEGIN + start[:_SHORT], None
-    return _BEGIN + start[:_SHORT], _BEGIN + stop if len(stop) <= _SHORT else _BEGIN + stop[:_SHORT] + b"\xff" * 33
+        return _BEGIN + start[:STEM], None
+    return _BEGIN + start[:STEM], _BEGIN + stop if len(stop) <= STEM else _BEGIN + stop[:STEM] + b"\xff" * 33
+
+
+def entry_of(number: int, packed: bytes) -> bytes:
+    """Return the key under which LMDB keeps the place of a packed key in an index."""
+    return INDEX.pack(number) + packed
+
+
+def pack_place(number: int, place: bytes) -> bytes:
+    """Return the key under which LMDB keeps a place of an index.
+
+    Like those of `pack_key`, long ones that begin alike are in any order; these are stored whole beside it.
+    """
+    stem = INDEX.pack(number) + place[:STEM]
+    return stem if len(place) <= STEM else stem + sha256(place).digest()
+
+
+def place_in(packed: bytes | memoryview, data: bytes | memoryview) -> tuple[bytes, bool]:
+    """Return a place, and whether it is a long one, given what LMDB has of it."""
+    return (bytes(data), True) if len(packed) > INDEX.size + STEM else (bytes(packed[INDEX.size :]), False)
+
+
+def place_bounds(number: int, start: bytes, stop: bytes | None) -> tuple[bytes, bytes]:
+    """Return packed places between which all places of a range are; the last one is excluded."""
+    low, last = INDEX.pack(number), INDEX.pack(number + 1)
+    high = last if stop is None else low + stop if len(stop) <= STEM else low + stop[:STEM] + b"\xff" * 33
+    return low + start[:STEM], high
 
 
 def pack_time(moment: int) -> bytes:
@@ -186,7 +242,7 @@ def pack_records(
     ):
         assert value is not None
         kind = _kind(key, headers, key_header) if headers else _NO_HEADERS
-        if kind != _OWN_HEADERS and len(name) <= _SHORT + 1:
+        if kind != _OWN_HEADERS and len(name) <= STEM + 1:
             data = pack(kind, partition, offset, timestamp, expiry, due, place) + value
         else:
             data = _pack_long(name, key, value, headers, (kind, partition, offset, timestamp, expiry, due, place))

@@ -13,6 +13,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import IO
 
+from lvq_kafka.core.latest.index_rules import IndexRules
 from lvq_kafka.errors import ConfigError, StoreFailed, StoreFull, StoreInUse
 from lvq_kafka.runtime.extras import needing
 from lvq_kafka.runtime.forking import notify_of_forks
@@ -40,10 +41,14 @@ class StoreDirectory:
     Args:
         path: the directory. It is created if it does not exist; its parent has to.
         sizes: see `ValueFile`.
+        indexes: the indexes to keep.
     """
 
-    def __init__(self, path: str | os.PathLike[str], sizes: Sequence[int] = MAP_SIZES) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], sizes: Sequence[int] = MAP_SIZES, *, indexes: IndexRules | None = None
+    ) -> None:
         self.path = Path(path)
+        self._indexes = indexes or IndexRules()
         self._sizes = sizes
         self._lock: IO[str] | None = None
         self._bell: Bell | None = None
@@ -197,16 +202,17 @@ class StoreDirectory:
             raise
         except StoreFailed as error:
             return None, str(error)
-        return StoredTables(file), None
+        return StoredTables(file, self._indexes), None
 
     def begin(self) -> StoredTables:
         """Begin an empty file beside the one that is shown. Raises what `open` raises."""
         try:
             self._sweep(*(one.file.path.name for one in (self._shown,) if one is not None))
             # A new name each time: this process may still have files open that were removed.
-            return StoredTables(open_file(self.path / f"{token_hex(8)}{SUFFIX}", self._sizes))
+            file = open_file(self.path / f"{token_hex(8)}{SUFFIX}", self._sizes)
         except OSError as error:
             raise (error if isinstance(error, StoreFailed) else self._failed(error)) from error
+        return StoredTables(file, self._indexes)
 
     def show(self, tables: StoredTables) -> None:
         """Make this file the one that counts.

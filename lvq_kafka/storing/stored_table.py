@@ -17,17 +17,18 @@ from lvq_kafka.core.timing.expiry_times import ExpiryTimes
 from lvq_kafka.core.timing.ttl import NEVER
 from lvq_kafka.runtime.forking import Bound
 from lvq_kafka.storing.change_traces import traces_of
+from lvq_kafka.storing.index_keeper import IndexKeeper
 from lvq_kafka.storing.record_format import (
     HEAD,
     Head,
     bounds,
     head_of,
+    in_key_order,
     is_long,
     key_of,
     pack_key,
     pack_records,
     pack_time,
-    stem_of,
     unpack_headers,
     unpack_time,
     unpack_value,
@@ -56,11 +57,15 @@ class _Keys:
 class StoredTable(Bound):
     """`Table` in a file. The slot of a key is the `Head` of its record."""
 
-    def __init__(self, file: ValueFile, partitions: int, key_header: str | None) -> None:
+    def __init__(
+        self, file: ValueFile, partitions: int, key_header: str | None, indexes: IndexKeeper | None = None
+    ) -> None:
         self.partitions = partitions
         self.key_header = key_header
         self._file = file
+        self._indexes = indexes
         self.pages: Pages = file
+        """The file, or the cut of it, that is read."""
         self._records = file.tables[RECORDS]
         self._line: tuple[int, ref[KeyOrder]] | None = None  # the last result of `keys`, and the version of the file
 
@@ -172,23 +177,17 @@ class StoredTable(Bound):
         cursor = self.pages.txn.cursor(self._records)
         if not cursor.set_range(low):
             return
-        alike: list[tuple[bytes, memoryview]] = []  # long keys that begin alike, and are in any order
-        begin = b""
+        yield from in_key_order(self._found(cursor, high, start, stop))
+
+    def _found(
+        self, cursor: Iterable[tuple[memoryview, memoryview]], high: bytes | None, start: bytes, stop: bytes | None
+    ) -> Iterator[tuple[bytes, bool, memoryview]]:
         for packed, data in cursor:
             if high is not None and bytes(packed) >= high:
-                break
+                return
             key = key_of(packed, data)
-            if alike and not key.startswith(begin):
-                yield from sorted(alike, key=itemgetter(0))
-                alike.clear()
-            if not start <= key or not (stop is None or key < stop):
-                continue
-            if is_long(packed):
-                begin = stem_of(packed)
-                alike.append((key, data))
-            else:
-                yield key, data
-        yield from sorted(alike, key=itemgetter(0))
+            if start <= key and (stop is None or key < stop):
+                yield key, is_long(packed), data
 
     def record_of(self, key: bytes, data: memoryview) -> Record:
         """Return a record that `walk` has yielded."""
@@ -212,6 +211,13 @@ class StoredTable(Bound):
         for *_, key in newer:
             changed[key] = None
         return changed
+
+    def some_after(self, packed: bytes, most: int) -> list[tuple[bytes, Record]]:
+        """See `RecordsByKey.some_after`."""
+        cursor = self.pages.txn.cursor(self._records)
+        there = cursor.set_range(packed + b"\0") if packed else cursor.first()
+        found = islice(cursor, most) if there else ()
+        return [(bytes(name), self._record(key_of(name, data), data)) for name, data in found]
 
     def copy(self) -> Self:
         """Return a cut of the file, which later commits do not change."""
@@ -340,6 +346,14 @@ class StoredTable(Bound):
         items = pack_records(partition, packed, columns, expiries, queued, places, self.key_header)
         items.sort()  # what is written in order is written faster
         txn.cursor(self._records).putmulti(items)
+        if self._indexes:
+            self._indexes.enter(txn, list(zip(packed, self._records_of(partition, columns))))
+
+    def _records_of(self, partition: int, columns: Columns) -> Iterator[Record]:
+        """Yield columns by row."""
+        for offset, timestamp, key, value, headers in zip(*columns):
+            own = ((self.key_header, key),) if headers is IMPLIED else tuple(headers or ())
+            yield new_record((partition, offset, timestamp, key, value, own))
 
     def _expiries(self, columns: Columns) -> Sequence[int]:
         """Return the last moment at which each of these records counts."""
@@ -360,6 +374,8 @@ class StoredTable(Bound):
         return self._file.attempt(lambda txn: sum(self._remove(txn, one) for one in packed)) if packed else 0
 
     def _remove(self, txn: Txn, packed: bytes) -> bool:
+        if self._indexes:
+            self._indexes.remove(txn, packed)
         return txn.delete(packed, db=self._records)
 
 
@@ -400,8 +416,15 @@ class StoredExpiringTable(StoredTable):
     looked up when that time has come, and the key moves then.
     """
 
-    def __init__(self, file: ValueFile, partitions: int, key_header: str | None, expiry_times: ExpiryTimes) -> None:
-        super().__init__(file, partitions, key_header)
+    def __init__(
+        self,
+        file: ValueFile,
+        partitions: int,
+        key_header: str | None,
+        expiry_times: ExpiryTimes,
+        indexes: IndexKeeper | None = None,
+    ) -> None:
+        super().__init__(file, partitions, key_header, indexes)
         self.now = 0
         self.expiry_times = expiry_times
         self._index = file.tables[EXPIRIES]

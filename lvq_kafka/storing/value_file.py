@@ -25,9 +25,11 @@ __all__ = [
     "CHECKPOINTS",
     "CONTESTS",
     "DUE",
+    "ENTRIES",
     "EXPIRIES",
     "LINES",
     "MAP_SIZES",
+    "PLACES",
     "RECORDS",
     "TRACES",
     "MapOutgrown",
@@ -48,10 +50,13 @@ _COPIES = 8  # the pages that a batch may take, as a multiple of its bytes
 MAP_SIZES = (1 << 40, 1 << 36, 1 << 32, 1 << 30)
 """The sizes of a map to try: address space, which takes neither memory nor disk. A map that is too small grows."""
 
-RECORDS, EXPIRIES, CONTESTS, ASIDE, LINES, DUE, CHANGES, TRACES, CHECKPOINTS, NOTES = _TABLES = (
+RECORDS, EXPIRIES, CONTESTS, ASIDE, LINES, DUE, CHANGES, TRACES, CHECKPOINTS, NOTES = (
     *(b"records", b"expiries", b"contests", b"aside", b"lines", b"due"),
     *(b"changes", b"traces", b"checkpoints", b"notes"),
 )
+PLACES, ENTRIES = b"places", b"entries"
+"""The places of all indexes; and for each index and key, its place."""
+_TABLES = (RECORDS, EXPIRIES, CONTESTS, ASIDE, LINES, DUE, CHANGES, TRACES, CHECKPOINTS, NOTES, PLACES, ENTRIES)
 
 
 class MapOutgrown(StoreFailed):
@@ -73,6 +78,9 @@ class Pages(Protocol):
     @property
     def txn(self) -> Txn:
         """The transaction to read in, valid until the next write."""
+
+    def noted(self, name: str) -> bytes | None:
+        """Return a note; None if there is none."""
 
 
 class ValueFile:

@@ -109,13 +109,13 @@ class Scene:
         return consumer
 
     async def view(self) -> View[str]:
-        return await self.stack.enter_async_context(self.values.view())
+        return await self.stack.enter_async_context(indexed(self.values.view()))
 
     async def store(self) -> Path:
         """Return the directory of a store, of a view that is open."""
         if self.place is None:
             self.place = Path(self.stack.enter_context(TemporaryDirectory())) / "store"
-            await self.stack.enter_async_context(self.values.view(store=self.place, metadata_interval=0.02))
+            await self.stack.enter_async_context(indexed(self.values.view(store=self.place, metadata_interval=0.02)))
         return self.place
 
     async def attached(self) -> AttachedView[str]:
@@ -123,6 +123,11 @@ class Scene:
 
     def producer(self, **options: Any) -> Producer[str]:
         return self.stack.enter_context(self.values.producer(**options))
+
+
+def indexed(view: View[str]) -> View[str]:
+    view.index("value", by=lambda entry: entry.value)
+    return view
 
 
 Attempt = Callable[[], Awaitable[Any]]
@@ -335,19 +340,19 @@ def attached_closing(name: str) -> Play:
     return play
 
 
-def view_waiting(name: str, *arguments: Any, attached: bool = False) -> Play:
+def view_waiting(name: str, *arguments: Any, attached: bool = False, **options: Any) -> Play:
     async def play(scene: Scene) -> Case:
         scene.feed()
         view: View[str] | AttachedView[str] = await (scene.attached() if attached else scene.view())
 
         async def check(got: list[Any]) -> None:
-            outcome = await asyncio.wait_for(getattr(view, name)(*arguments), 10)
+            outcome = await asyncio.wait_for(getattr(view, name)(*arguments, **options), 10)
             assert list(view) == SIX
             if isinstance(outcome, Watch):
                 for watch in (outcome, *got):
                     watch.close()
 
-        return Case(lambda: getattr(view, name)(*arguments), check)
+        return Case(lambda: getattr(view, name)(*arguments, **options), check)
 
     return play
 
@@ -547,6 +552,8 @@ PLAYS: dict[str, list[Play]] = {
     "View.wait_for_async": [view_waiting("wait_for_async", "v/0/5")],
     "View.page_async": [view_waiting("page_async")],
     "View.scan_async": [view_waiting("scan_async")],
+    "View.find_async": [view_waiting("find_async", "value", "1")],
+    "View.top_async": [view_waiting("top_async", 2, by="value")],
     "View.snapshot_async": [view_waiting("snapshot_async")],
     "View.watch_async": [view_waiting("watch_async")],
     "AttachedView.open_async": [attached_opening("open_async")],
@@ -557,6 +564,8 @@ PLAYS: dict[str, list[Play]] = {
     "AttachedView.barrier_async": [view_waiting("barrier_async", attached=True)],
     "AttachedView.wait_for_async": [view_waiting("wait_for_async", "v/0/5", attached=True)],
     "AttachedView.scan_async": [view_waiting("scan_async", attached=True)],
+    "AttachedView.find_async": [view_waiting("find_async", "value", "1", attached=True)],
+    "AttachedView.top_async": [view_waiting("top_async", 2, attached=True, by="value")],
     "AttachedView.snapshot_async": [view_waiting("snapshot_async", attached=True)],
     "AttachedView.watch_async": [view_waiting("watch_async", attached=True)],
     "Browser.open_async": [reader_opening("browser", "open_async")],

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lvq_kafka.core.latest.composed_fold import ComposedFold
 from lvq_kafka.core.latest.conditions import UNSELECTED
 from lvq_kafka.core.latest.fold import Changes
+from lvq_kafka.core.latest.index_rules import IndexRules
 from lvq_kafka.core.latest.memory_tables import IN_MEMORY
 from lvq_kafka.core.latest.selected_values import StrayKeys
 from lvq_kafka.core.latest.tables import NewestRecords, Tables
@@ -107,7 +108,7 @@ class OnDisk:
 
     def open(self) -> None:
         self.file = open_file(self._path, (1 << 24,))
-        self.fold = self._compose(StoredTables(self.file))
+        self.fold = self._compose(StoredTables(self.file, IndexRules()))
         if (note := self.file.noted("fold")) is not None:
             self.fold.recall(note)
 

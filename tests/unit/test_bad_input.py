@@ -736,6 +736,8 @@ ARGUMENTS: dict[str, object] = {
     "endpoint": "trades",
     "declared": '{"Symbol": true}',
     "asked": '{"Isin": true}',
+    "index": "total",
+    "keys": {"numbers": "IBM", "text": "FB"},
 }
 KINDS = [getattr(errors, name) for name in errors.__all__]
 

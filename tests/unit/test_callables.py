@@ -68,6 +68,8 @@ class Taker(NamedTuple):
     """Whether it may be left out by giving None."""
     classes: bool = False
     """Whether a class will do."""
+    text: bool = False
+    """Whether it may be text instead."""
 
 
 def property_taker(name: str) -> Taker:
@@ -94,6 +96,7 @@ TAKERS: dict[str, list[Taker]] = {
     "AttachedView.watch(where)": where(lambda o, f: o.attached().watch(where=f)),
     "AttachedView.on_change(where)": where(lambda o, f: o.attached().on_change(print, where=f)),
     "AttachedView.on_change(callback)": [Taker("callback", lambda o, f: o.attached().on_change(f), 1)],
+    "View.index(by)": [Taker("by", lambda o, f: o.view.index("an index", by=f), 1, text=True)],
     "View.on_change(callback)": [Taker("callback", lambda o, f: o.view.on_change(f), 1)],
     "Consumer.run(handler)": [Taker("handler", lambda o, f: o.consumer.run(f), 1)],
     "Settlement.add_done_callback(callback)": [Taker("callback", lambda o, f: o.settlement.add_done_callback(f), 1)],
@@ -215,6 +218,8 @@ def wrong_for(taker: Taker) -> Mapping[str, object]:
         wrong["one argument too few"] = OF[taker.arguments - 1]
     if not taker.none:
         wrong["None"] = None
+    if taker.text:
+        del wrong["text"]
     if not taker.classes:
         wrong["class"] = Decimal
     return wrong

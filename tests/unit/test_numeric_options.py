@@ -94,6 +94,13 @@ def paged(cluster: MemoryCluster, **options: Any) -> object:
         return len(view.page(**options).entries) == len(asyncio.run(view.page_async(**options)).entries) == 1
 
 
+def sorted_by_value(cluster: MemoryCluster, **options: Any) -> object:
+    view = filled(cluster).view()
+    view.index("value", by=lambda entry: entry.value)
+    with view:
+        return len(view.top(by="value", **options)) == len(asyncio.run(view.top_async(by="value", **options))) == 1
+
+
 def told(cluster: MemoryCluster, **options: Any) -> object:
     with filled(cluster).view() as view:
         view.on_change(print, **options)()
@@ -213,6 +220,8 @@ TABLE: dict[str, Row] = {
     "attach.catch_up_timeout": Row(-math.inf, math.inf, lambda c, x: in_time(lambda: attached(c, catch_up_timeout=x))),
     "View.page.limit": Row(1, 1_000_000, lambda c, x: paged(c, limit=x)),
     "View.page_async.limit": Row(1, 1_000_000, lambda c, x: paged(c, limit=x)),
+    "View.top.n": Row(1, 1_000_000, lambda c, x: sorted_by_value(c, n=x)),
+    "View.top_async.n": Row(1, 1_000_000, lambda c, x: sorted_by_value(c, n=x)),
     "View.watch.every": Row(SMALLEST, math.inf, lambda c, x: watched(c, every=x)),
     "View.on_change.every": Row(SMALLEST, math.inf, lambda c, x: told(c, every=x)),
     "ConsumerOptions.max_in_work": Row(1, 2**63 - 1, lambda c, x: consumed(c, max_in_work=x)),
@@ -275,6 +284,8 @@ SAME = {
     "View.catch_up_timeout": "LastValueQueue.view.catch_up_timeout",
     "View.metadata_interval": "LastValueQueue.view.metadata_interval",
     "AttachedView.catch_up_timeout": "attach.catch_up_timeout",
+    "AttachedView.top.n": "View.top.n",
+    "AttachedView.top_async.n": "View.top_async.n",
     "AttachedView.watch.every": "View.watch.every",
     "AttachedView.on_change.every": "View.on_change.every",
     "Watch.every": "View.watch.every",

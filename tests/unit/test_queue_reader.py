@@ -53,6 +53,7 @@ def test_they_have_nothing_but_their_purpose_apart(kind: str) -> None:
         *("wait_caught_up", "barrier", "wait_for", "page", "snapshot", "watch", "on_change"),
         *("wait_caught_up_async", "barrier_async", "wait_for_async", "watch_async"),
         *("page_async", "scan_async", "snapshot_async"),
+        *("index", "find", "top", "find_async", "top_async", "unindexed"),
     }
     assert public(Browser) - public(View) == {"as_of", "drain", "refresh", "refresh_async", "poll"}
 
