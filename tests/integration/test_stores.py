@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -243,3 +244,41 @@ def test_r40_a_view_whose_disk_is_full_shows_what_it_has_and_goes_on_once_there_
         eventually(lambda: view.lag > 0, PATIENCE)
         ballast.unlink()
         eventually(lambda: view.state == "caught-up" and dict(view) == {"a": "1", **big}, PATIENCE)
+
+
+_HOLD = """
+import sys
+from pathlib import Path
+from lvq_kafka import BYTES, LastValueQueue
+
+servers, name, place = sys.argv[1:]
+queue = LastValueQueue(name, key_header=None, value=BYTES, bootstrap_servers=servers)
+with queue.view(store=place or None) as view:
+    assert sum(1 for _ in view.scan()) == len(list(view.scan().keys())) == len(view.snapshot())
+    assert len(view.page(limit=1000).entries) == 1000
+    [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon:")]
+    print(len(view), int(line.split()[1]) // 1024)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux says which memory is anonymous")
+def test_r40_a_store_may_be_larger_than_the_memory_of_its_process(
+    kafka_cluster: KafkaCluster, queue: LastValueQueue[str], place: Path
+) -> None:
+    number, size, servers = 60_000, 4096, str(kafka_cluster.config.bootstrap_servers)
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
+    for row in range(number):
+        producer.produce(queue.topic, os.urandom(16).hex() * (size // 32), key=b"%d" % row)
+        producer.poll(0)
+    producer.flush()
+
+    def held(place: str) -> tuple[int, int]:
+        """Return the number of keys in a process of their own, and its anonymous memory in MB."""
+        command = [sys.executable, "-c", _HOLD, servers, queue.topic, place]
+        keys, memory = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout.split()
+        return int(keys), int(memory)
+
+    (keys, of_store), (_, of_memory) = held(str(place)), held("")
+    assert keys == number
+    assert of_store < of_memory - 100
+    assert held(str(place))[1] < 80, "a restart keeps less"
