@@ -1,4 +1,4 @@
-"""R41 on a real broker: a holder that is killed and replaced, and the workers of a pre-forking server that attach."""
+"""R41 on a real broker: a holder that is killed and replaced, and workers of gunicorn that attach."""
 
 from __future__ import annotations
 
@@ -11,51 +11,29 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from lvq_kafka import TEXT, LastValueQueue, attach
 from lvq_kafka.kafka import KafkaCluster
 from tests.integration.guarantees.writing import put
+from tests.pages import block
 from tests.running import ROOT
 from tests.waiting import eventually
 
 PATIENCE = 60.0
 
-SERVER = """
-import json, os, signal, socket, sys
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from lvq_kafka import TEXT, attach
-
-place, workers = sys.argv[1], 4
-listening = socket.create_server(("127.0.0.1", 0))
+APP = """
+import json, os
 
 
-class Worker(BaseHTTPRequestHandler):
-    def do_GET(self):
-        body = json.dumps({"pid": os.getpid(), "state": view.state, "values": dict(view)}).encode()
-        self.send_response(200 if view.state == "caught-up" else 503)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
-
-
-children = []
-for _ in range(workers):
-    child = os.fork()
-    if child == 0:
-        view = attach(place, value=TEXT).open()  # after the fork, as the page says
-        server = HTTPServer(listening.getsockname(), Worker, bind_and_activate=False)
-        server.socket = listening
-        server.serve_forever()
-    children.append(child)
-print(listening.getsockname()[1], flush=True)
-sys.stdin.read()
-for child in children:
-    os.kill(child, signal.SIGKILL)
+def app(environ, start_response):
+    view = app.parities
+    values = dict(view)
+    said = {"pid": os.getpid(), "state": view.state, "size": sum(map(len, values.values())), "a": values.get("a")}
+    start_response("200 OK" if view.state == "caught-up" else "503 Service Unavailable", [])
+    return [json.dumps(said).encode()]
 """
 
 
@@ -118,31 +96,60 @@ def asked(port: int) -> tuple[int, dict[str, object]]:
         return answer.status, found
 
 
-def test_r41_workers_of_a_pre_forking_server_attach_in_any_order_and_say_when_the_holder_is_gone(
-    queue: LastValueQueue[str], kafka_cluster: KafkaCluster, place: Path
+@contextmanager
+def gunicorn(folder: Path, place: Path) -> Iterator[int]:
+    """Run gunicorn with the configuration of the page; yield its port."""
+    conf = block("docs/how-to/shared-stores.md", "python", "def post_worker_init(worker)")
+    (folder / "gunicorn.conf.py").write_text(conf.replace("/var/lib/parities", str(place)))
+    (folder / "app.py").write_text(APP)
+    command = [sys.executable, "-m", "gunicorn", "app:app", "--bind", "127.0.0.1:0", "--timeout", "120"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=folder) as server:
+        try:
+            assert server.stderr is not None
+            listening = next(line for line in server.stderr if "Listening at" in line)
+            Thread(target=server.stderr.read, daemon=True).start()
+            yield int(listening.split(":")[-1].split()[0])
+        finally:
+            server.terminate()
+
+
+def mapped(pid: int, place: Path) -> tuple[int, int]:
+    """Return how many bytes of a store a process has in memory, and its share of them."""
+    sizes, inside = {"Rss:": 0, "Pss:": 0}, False
+    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        words = line.split()
+        if not words[0].endswith(":"):
+            inside = words[-1].startswith(str(place)) and words[-1].endswith(".lmdb")
+        elif inside and words[0] in sizes:
+            sizes[words[0]] += int(words[1]) * 1024
+    return sizes["Rss:"], sizes["Pss:"]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux says how memory is shared")
+def test_r41_four_workers_of_gunicorn_share_one_copy_in_any_order_and_say_when_the_holder_is_gone(
+    queue: LastValueQueue[str], kafka_cluster: KafkaCluster, place: Path, tmp_path: Path
 ) -> None:
-    put(queue, a="1")
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", SERVER, str(place)], text=True, cwd=ROOT, **pipes) as server:
-        assert server.stdout is not None
-        port = int(server.stdout.readline())
-        with holding(queue, kafka_cluster, place) as holder:
-            pids: set[object] = set()
+    put(queue, a="1", **{f"k{number}": "v" * 10_000 for number in range(2000)})
+    with gunicorn(tmp_path, place) as port, holding(queue, kafka_cluster, place) as holder:
+        pids: dict[int, None] = {}
 
-            def has_seen_all() -> bool:
-                status, said = asked(port)
-                assert status == 200
-                pids.add(said["pid"])
-                return len(pids) >= 2
+        def know_all(workers: int) -> bool:
+            status, said = asked(port)
+            assert (status, said["size"]) == (200, 20_000_001)
+            pids[int(str(said["pid"]))] = None
+            return len(pids) == workers
 
-            eventually(has_seen_all, PATIENCE)
-            put(queue, a="2")
-            eventually(lambda: asked(port)[1]["values"] == {"a": "2"}, PATIENCE)
-            os.kill(int(str(asked(port)[1]["pid"])), signal.SIGKILL)  # the others do not mind
-            put(queue, b="3")
-            eventually(lambda: asked(port)[1]["values"] == {"a": "2", "b": "3"}, PATIENCE)
-            holder.send_signal(signal.SIGTERM)
-            assert holder.wait(PATIENCE) == 128 + signal.SIGTERM
-            eventually(lambda: asked(port)[0] == 503, PATIENCE)
-            assert asked(port)[1]["values"] == {"a": "2", "b": "3"}
-        server.communicate("")
+        eventually(lambda: know_all(4), PATIENCE)
+        resident, shares = zip(*(mapped(pid, place) for pid in pids))
+        assert min(resident) > 20_000_000
+        assert sum(shares) < 1.5 * max(resident)
+        put(queue, a="2")
+        eventually(lambda: asked(port)[1]["a"] == "2", PATIENCE)
+        os.kill(next(iter(pids)), signal.SIGKILL)  # the others do not mind, and another one takes its place
+        eventually(lambda: know_all(5), PATIENCE)
+        put(queue, a="3")
+        eventually(lambda: asked(port)[1]["a"] == "3", PATIENCE)
+        holder.send_signal(signal.SIGTERM)
+        assert holder.wait(PATIENCE) == 128 + signal.SIGTERM
+        eventually(lambda: asked(port)[0] == 503, PATIENCE)
+        assert asked(port)[1]["a"] == "3"
