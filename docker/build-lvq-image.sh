@@ -11,12 +11,12 @@ cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-.venv/bin/python}
 OFFICIAL=$(sed -n 's/^ARG BASE=//p' docker/Dockerfile)
 
-# Fills DIR/wheels with what docker/Dockerfile installs: uv, the build backend, and the extra `cli` with its dependencies.
+# Fills DIR/wheels with what docker/Dockerfile installs: uv, the build backend, and the extras, with all dependencies.
 collect_wheels() {
   local uv_version
   uv_version=$(sed -n 's/^ARG UV_VERSION=//p' docker/Dockerfile)
   "$PYTHON" -m uv pip compile --quiet --no-header --no-annotate --generate-hashes --constraint requirements.lock \
-    --extra cli pyproject.toml - <<<hatchling >"$1/requirements.txt"
+    --extra cli --extra store pyproject.toml - <<<hatchling >"$1/requirements.txt"
   "$PYTHON" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --dest "$1/wheels" \
     --require-hashes -r "$1/requirements.txt"
   "$PYTHON" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --dest "$1/wheels" \

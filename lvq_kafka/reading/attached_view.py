@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from os import PathLike
@@ -20,8 +21,11 @@ from lvq_kafka.reading.listing import Listing
 from lvq_kafka.reading.resuming import Resumable, ResumePoint, check_known
 from lvq_kafka.reading.view import LiveMapping
 from lvq_kafka.runtime.keywords import refuse_unknown
+from lvq_kafka.storing.attached_directory import NotAttachable
 
 __all__ = ["AttachedView", "attach"]
+
+logger = logging.getLogger("lvq_kafka.store")
 
 _PATIENCE = 0.1  # seconds between two looks for a store that is not there yet
 
@@ -99,6 +103,9 @@ class AttachedView(LiveMapping[V], Generic[V]):
     def open(self) -> Self:
         """Wait for the store, and until its writer has caught up, as ``with`` does.
 
+        A store that was left by a writer of another start of the system, of another PID namespace or by another version
+        is waited for, too: the next writer makes it readable.
+
         Raises:
             StoreNotFound: there is none in time.
             CatchUpTimeout: its writer has not caught up in time, or none is there.
@@ -107,13 +114,17 @@ class AttachedView(LiveMapping[V], Generic[V]):
         return super().open()
 
     def _start_within(self, limit: Limit) -> None:
+        said = ""
         while True:
             try:
                 self.start()
-            except StoreNotFound:
+            except (StoreNotFound, NotAttachable) as error:
                 left = limit.left()
                 if left == 0:
                     raise
+                if str(error) != said:
+                    said = str(error)
+                    logger.warning("waiting for a store: %s", said)
                 self._shared.stop.wait(_PATIENCE if left is None else min(left, _PATIENCE))
             else:
                 return

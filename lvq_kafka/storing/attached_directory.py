@@ -12,9 +12,13 @@ from lvq_kafka.storing.places import mounted_read_only, network_file_system, pid
 from lvq_kafka.storing.store_manifest import BELL, MANIFEST, distrust, read_manifest, undamaged
 from lvq_kafka.storing.value_file import MAP_SIZES, ValueFile, open_file
 
-__all__ = ["AttachedDirectory"]
+__all__ = ["AttachedDirectory", "NotAttachable"]
 
 _ATTEMPTS = 5  # to open the file that counts, while it is replaced again and again
+
+
+class NotAttachable(StoreFailed):
+    """A store that can be attached once its writer has been started again."""
 
 
 class AttachedDirectory:
@@ -72,7 +76,7 @@ class AttachedDirectory:
                 if why is None:
                     return open_file(path, self._sizes, create=False)
                 if not self.moved():
-                    raise self._failed(why, "Wait until its writer has built it again.")
+                    raise self._not_attachable(why, "Wait until its writer has built it again.")
             raise self._failed("it is replaced all the time", "")
         except OSError as error:
             if isinstance(error, StoreFailed):
@@ -88,9 +92,9 @@ class AttachedDirectory:
                 hint="Attach to a store on a disk of this machine.",
             )
         if why := distrust(said):
-            raise self._failed(why, "Wait until its writer has built it again.")
+            raise self._not_attachable(why, "Wait until its writer has built it again.")
         if said.get("pids") != pid_namespace():
-            raise self._failed(
+            raise self._not_attachable(
                 "its writer is in another PID namespace, where nobody could tell whether this reader still lives",
                 "Share the PID namespace: `shareProcessNamespace: true` in a pod, `--pid=container:NAME` in Docker.",
             )
@@ -107,5 +111,8 @@ class AttachedDirectory:
             hint="Start its writer: a view with this store, or `lvq hold`.",
         )
 
-    def _failed(self, why: str, hint: str) -> StoreFailed:
-        return StoreFailed(f"The store {self.path} cannot be attached: {why}.", path=str(self.path), hint=hint)
+    def _failed(self, why: str, hint: str, kind: type[StoreFailed] = StoreFailed) -> StoreFailed:
+        return kind(f"The store {self.path} cannot be attached: {why}.", path=str(self.path), hint=hint)
+
+    def _not_attachable(self, why: str, hint: str) -> StoreFailed:
+        return self._failed(why, hint, NotAttachable)

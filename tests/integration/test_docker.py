@@ -378,15 +378,53 @@ def test_the_command_line_image_runs_lvq_without_root() -> None:
     assert "Usage" in docker("run", "--rm", CLI_IMAGE)
 
 
-def test_the_command_line_image_holds_the_locked_versions_of_the_extra_cli_and_nothing_else() -> None:
+def test_the_command_line_image_holds_the_locked_versions_of_two_extras_and_nothing_else() -> None:
     program = "import importlib.metadata as m; print(*(f'{d.name}=={d.version}' for d in m.distributions()))"
     installed = set(docker("run", "--rm", "--entrypoint", "python3", CLI_IMAGE, "-c", program).lower().split())
     locked = set(re.findall(r"^([\w.-]+==[\w.]+)", (ROOT / "requirements.lock").read_text().lower(), re.MULTILINE))
 
     names = {item.partition("==")[0] for item in installed}
-    assert {"lvq-kafka", "confluent-kafka", "click", "rich"} <= names
+    assert {"lvq-kafka", "confluent-kafka", "click", "rich", "lmdb"} <= names
     assert names.isdisjoint({"pyspark", "pytest", "uv", "pip", "testcontainers"})
     assert {item for item in installed if not item.startswith("lvq-kafka==")} <= locked
+
+
+_ATTACH = """
+from lvq_kafka import TEXT, attach
+with attach("/var/lib/lvq/parities", value=TEXT) as view:
+    print(dict(view), view.state)
+"""
+
+
+def test_r41_containers_share_a_store_on_a_volume_in_one_pid_namespace(kafka: KafkaContainer) -> None:
+    with LastValueQueue.declare(
+        "parities", key_header="currency", value=TEXT, bootstrap_servers=kafka.bootstrap_servers
+    ) as queue:
+        with queue.producer() as producer:
+            producer.put("CHF", "0.94").result(60)
+        volume = f"lvq-test-store-{os.getpid()}"
+        shared = ("--volume", f"{volume}:/var/lib/lvq")
+        reading = ("run", "--rm", "--network", "none", "--entrypoint", "python3", *shared)
+        holding = ("hold", "parities", "--store", "/var/lib/lvq/parities")
+        holder = docker(
+            "run", "--detach", "--network", "host", *shared, CLI_IMAGE, "-b", kafka.bootstrap_servers, *holding
+        )
+        try:
+            assert docker(*reading, f"--pid=container:{holder}", CLI_IMAGE, "-c", _ATTACH) == (
+                "{'CHF': '0.94'} caught-up"
+            )
+            with pytest.raises(AssertionError, match="PID namespace"):
+                docker(*reading, CLI_IMAGE, "-c", _ATTACH)
+            docker("kill", holder)
+            with queue.producer() as producer:
+                producer.put("CHF", "0.95").result(60)
+            docker("start", holder)
+            assert docker(*reading, f"--pid=container:{holder}", CLI_IMAGE, "-c", _ATTACH) == (
+                "{'CHF': '0.95'} caught-up"
+            )
+        finally:
+            docker("rm", "--force", holder)
+            docker("volume", "rm", volume)
 
 
 def test_a_build_of_the_command_line_image_leaves_nothing_behind_without_a_name() -> None:

@@ -156,6 +156,11 @@ def another_boot(place: Path, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(store_manifest, "boot_id", lambda: "another")
 
 
+def left_in_use(place: Path, patch: pytest.MonkeyPatch) -> None:
+    said = json.loads((place / "store.json").read_text())
+    (place / "store.json").write_text(json.dumps(said | {"clean": False, "boot": "another"}))
+
+
 def no_right(place: Path, patch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path) -> Any:
         raise PermissionError(13, "Permission denied")
@@ -195,8 +200,36 @@ def test_r41_a_store_that_cannot_be_read_safely_is_refused_and_the_error_says_wh
     with cluster.queue().view(store=place):
         change(place, monkeypatch)
         with pytest.raises(StoreFailed, match=why) as refused:
-            attach(place, value=TEXT).open()
+            attach(place, value=TEXT).start()
         assert refused.value.path == str(place)
+
+
+@pytest.mark.parametrize("change", [another_namespace, left_in_use, no_file])
+def test_r41_a_store_that_its_next_writer_makes_readable_is_waited_for(
+    cluster: Prices,
+    place: Path,
+    change: Callable[[Path, pytest.MonkeyPatch], None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster.put(a="1")
+    cluster.queue().view(store=place).open().close()
+    found: list[dict[str, str]] = []
+
+    def read() -> None:
+        with attach(place, value=TEXT) as reader:
+            found.append(dict(reader))
+
+    with monkeypatch.context() as patch:
+        change(place, patch)
+        with pytest.raises(StoreFailed, match="cannot be attached"):
+            attach(place, value=TEXT, catch_up_timeout=0.0).open()
+        waiting = Thread(target=read)
+        waiting.start()
+        eventually(lambda: "waiting for a store: The store" in caplog.text)
+    with cluster.queue().view(store=place):
+        waiting.join(20)
+    assert found == [{"a": "1"}]
 
 
 def test_r41_a_network_file_system_is_refused(cluster: Prices, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
