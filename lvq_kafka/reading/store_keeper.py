@@ -97,7 +97,7 @@ class Kept:
         before = self.fold.store
         self.tables.file.abort()
         self.fold = _recalled(self.tables, self.compose)
-        self.noted = dict(self.positions)
+        self.noted, self.deleted = dict(self.positions), 0
         return before
 
 

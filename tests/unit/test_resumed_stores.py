@@ -13,9 +13,9 @@ from lvq_kafka import TEXT, Deleted, EndOfDump, LastValueQueue, Ttl, View, Watch
 from lvq_kafka.core.latest import checkpoints
 from lvq_kafka.core.latest.checkpoints import Checkpoints
 from lvq_kafka.core.log.keys import home_partition
-from lvq_kafka.errors import CatchUpTimeout, ConfigError, DataLoss, TopicRecreated
-from lvq_kafka.reading import attached_view
-from lvq_kafka.storing import change_traces
+from lvq_kafka.errors import CatchUpTimeout, ConfigError, DataLoss, StoreFull, TopicRecreated
+from lvq_kafka.reading import attached_view, reader_thread
+from lvq_kafka.storing import change_traces, value_file
 from tests.unit.test_resuming import shown
 from tests.unit.test_stored_views import DAY, Prices
 from tests.waiting import eventually
@@ -228,6 +228,32 @@ def test_r44_points_without_a_time_and_of_other_topics_are_refused(cluster: Pric
             reader.watch(since=EndOfDump({0: 7}, as_of=end.as_of))
         with pytest.raises(ConfigError, match="names offset 7 of partition 0"):
             view.watch(since=EndOfDump({0: 7}, as_of=end.as_of))
+
+
+def test_r44_a_delete_that_had_to_be_read_again_is_known(
+    cluster: Prices, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full, commit = [False], value_file.ValueFile.commit
+
+    def commit_if_there_is_room(file: value_file.ValueFile) -> None:
+        if full[0] and file.writing:
+            full[0] = False
+            file.abort()
+            raise StoreFull("No space left on device", path=str(place))
+        commit(file)
+
+    monkeypatch.setattr(value_file.ValueFile, "commit", commit_if_there_is_room)
+    monkeypatch.setattr(reader_thread, "_PATIENCE", 0.01)
+    cluster.put(a="1", b="1", c="1")
+    with cluster.queue().view(store=place) as view:
+        cluster.put(a=None)
+        view.barrier()
+        point = view.snapshot()
+        full[0] = True
+        cluster.put(b=None)
+        view.barrier()
+        assert not full[0]
+        assert shown(view.watch(since=point).drain()) == ["-b", "|"]
 
 
 def test_r34_without_a_store_a_watch_of_messages_that_expire_does_not_resume(cluster: Prices) -> None:
