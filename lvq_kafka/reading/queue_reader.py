@@ -94,7 +94,7 @@ class QueueReader(FollowingReader[V], Generic[V]):
             else ReaderStore(
                 StoreDirectory(store, indexes=self._index_rules),
                 partial(store_terms, selector=definition.selector, selection=self._selection, undecodable=undecodable),
-                Subject.of(definition.name, rules, self._selection.partitions),
+                partial(Subject.of, definition.name, partitions=self._selection.partitions),
             ),
         )
         self._shared = self._follower.shared

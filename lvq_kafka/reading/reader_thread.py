@@ -63,8 +63,8 @@ class ReaderStore:
     directory: StoreDirectory
     terms: Callable[[QueueRules], Terms]
     """Returns the terms of values that are kept by these rules."""
-    subject: Subject
-    """The values, for readers in other processes."""
+    subject: Callable[[QueueRules], Subject]
+    """Says to readers in other processes what the values are that are kept by these rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,7 +397,7 @@ class ReaderThread:
             fold.store.progress.advance(starts)
             return _Read(fold, starts, absence)
         footing = Footing(described.id, described.partitions, retention, dict.fromkeys(starts, self._keeper.now()))
-        subject = self._store.subject.to_note()
+        subject = self._store.subject(self._rules).to_note()
         kept = self._keeper.begin(compose, self._store.terms(self._rules), subject, footing, starts)
         return _Read(kept.fold, starts, absence, self._also_shown(kept))
 

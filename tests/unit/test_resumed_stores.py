@@ -44,6 +44,11 @@ def end_of_dump(view: View[str]) -> EndOfDump:
     return end
 
 
+def goes_by_time(view: View[str]) -> bool:
+    with view._shared.lock:
+        return view._shared.timed and view.state == "caught-up"
+
+
 # ---------------------------------------------------------------- what it brings
 
 
@@ -254,6 +259,29 @@ def test_r44_a_delete_that_had_to_be_read_again_is_known(
         view.barrier()
         assert not full[0]
         assert shown(view.watch(since=point).drain()) == ["-b", "|"]
+
+
+def test_r39_r44_a_reader_of_a_store_knows_that_the_queue_was_altered_meanwhile(cluster: Prices, place: Path) -> None:
+    cluster.put(a="1")
+    declared = LastValueQueue.declare("altered", key_header="ticker", topic="prices", cluster=cluster, value=TEXT)
+    with (
+        declared as queue,
+        queue.view(store=place, metadata_interval=0.05) as view,
+        attach(place, value=TEXT) as reader,
+    ):
+        queue.alter(ttl=Ttl(default=5.0))
+        eventually(lambda: goes_by_time(view))
+        cluster.clock.now += 60
+        cluster.put(b="1")
+        view.barrier()
+        eventually(lambda: "b" in reader)
+        point = reader.snapshot()
+        cluster.clock.now += 6
+        view.barrier()
+        eventually(lambda: dict(view) == dict(reader) == {"a": "1"})
+        assert shown(reader.watch(since=point).drain()) == ["-b", "|"]
+        with pytest.raises(ConfigError, match="do not say which ones counted"):
+            reader.watch(since={0: 1})
 
 
 def test_r34_without_a_store_a_watch_of_messages_that_expire_does_not_resume(cluster: Prices) -> None:
