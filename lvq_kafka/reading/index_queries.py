@@ -106,20 +106,29 @@ class _MemoryIndex:
     """
 
     def __init__(self, rule: IndexRule, shared: FollowerState) -> None:
-        self._place = rule.place
+        self._name, self._place = rule.name, rule.place
         self._shared = shared
         self._mutex = RLock()  # a function that asks the index that calls it fails, and does not wait forever
+        self._asking = False
         self._index = ValueIndex()
         self._changed: set[bytes] = set()
 
     def ask(self, select: Select, most: int | None) -> IndexAnswer:
         with self._mutex:
+            if self._asking:
+                raise StateError(
+                    f"The function of the index {quoted(self._name)} has asked the index that calls it.",
+                    hint="Let it go by its entry alone.",
+                )
+            self._asking = True
             try:
                 self._judge_in_steps()
                 return self._answer(select, most)
             except BaseException:  # such as an interrupt: nobody knows what is left to judge
                 self._changed = set()  # which no table knows, so the next question makes it again
                 raise
+            finally:
+                self._asking = False
 
     def _judge_in_steps(self) -> None:
         """Judge the keys that have changed, but for some that were not worth a step."""

@@ -374,11 +374,21 @@ def test_r45_an_interrupt_loses_no_key(cluster: Prices) -> None:
 
 
 def test_r45_a_function_that_asks_its_own_index_is_an_error_and_no_standstill(cluster: Prices) -> None:
-    cluster.put(a="1")
+    cluster.put(a="1", b="2")
+    own = [True]
+
+    def judged(entry: Entry[str]) -> int:
+        return len(view.top(1, by="number")) if own[0] else int(entry.value)
+
     view = cluster.queue().view()
-    view.index("number", by=lambda entry: len(view.top(1, by="number")))
+    view.index("number", by=judged)
     with view:
-        view.top(1, by="number")
+        assert view.top(9, by="number") == []
+        assert view.unindexed == 2
+        own[0] = False
+        cluster.put(a="3", b="4")
+        view.barrier()
+        assert keys(view.top(9, by="number")) == "ba"
 
 
 def test_r45_keys_that_come_and_go_while_nobody_asks_take_no_memory() -> None:
