@@ -19,7 +19,7 @@ from lvq_kafka.core.latest.tables import NewestRecords
 from lvq_kafka.core.log.absence import Lapse
 from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.core.text.quoting import bounded
-from lvq_kafka.errors import LVQError, StoreFailed
+from lvq_kafka.errors import LVQError, StateError, StoreFailed
 from lvq_kafka.reading.change_notifier import ChangeNotifier
 from lvq_kafka.reading.store_keeper import Kept, StoreKeeper
 from lvq_kafka.runtime.clocks import uptime
@@ -61,6 +61,7 @@ class FollowerState:
         self.catch_up = CatchUp(topic, clock(), timed=timed) if catch_up is None else catch_up
         self._time = time
         self._settled = 0  # ms
+        self._writing = False  # what is written to the store, by a thread that has the lock
         self._next_beat = clock()
         self.stop = Event()
         self.abandoned = ""  # where it was opened, once no one can use it
@@ -85,12 +86,20 @@ class FollowerState:
             if keeper is None:
                 yield
                 return
+            if self._writing:
+                raise StateError(
+                    "A function that a store calls while it is written has asked the view that calls it.",
+                    hint="Let the function of an index go by its entry alone.",
+                )
+            self._writing = True
             try:
                 yield
                 keeper.commit(self.catch_up)
             except BaseException:
                 keeper.abort(self.catch_up)
                 raise
+            finally:
+                self._writing = False
 
     # ---------------------------------------------------------------- called by the reading thread
 
@@ -330,14 +339,8 @@ class FollowerState:
             first: a key to which all due changes are applied.
         """
         try:
-            passed = self.catch_up.pass_time(self._time(), first)
-            if self.keeper is not None:
-                for keys, cause in _by_cause(passed):
-                    self.keeper.changed(self.catch_up, keys, cause)
-                self.keeper.commit(self.catch_up)
+            passed = self._pass_time(first)
         except StoreFailed as error:
-            assert self.keeper is not None
-            self.keeper.abort(self.catch_up)
             self.not_written(error)
             return False
         if passed is None:
@@ -347,6 +350,16 @@ class FollowerState:
         for keys, cause in _by_cause(passed):
             self.notifier.notify(keys, cause=cause)
         return True
+
+    def _pass_time(self, first: bytes | None) -> Changes | None:
+        keeper = self.keeper
+        if keeper is None:
+            return self.catch_up.pass_time(self._time(), first)
+        with self._changing():
+            passed = self.catch_up.pass_time(self._time(), first)
+            for keys, cause in _by_cause(passed):
+                keeper.changed(self.catch_up, keys, cause)
+        return passed
 
     def pass_all_time(self) -> None:
         """Apply all due changes, so that the values are those of `as_of`. The lock is held."""

@@ -524,6 +524,43 @@ def test_r45_a_full_disk_leaves_an_index_as_the_values_are(
         assert keys(view.top(9, by="number")) == "cab"
 
 
+@pytest.mark.parametrize("ask", [len, View.snapshot, lambda view: view.get("a"), lambda view: view.find("other", "1")])
+@pytest.mark.parametrize("late", [False, True])
+def test_r45_a_function_that_asks_the_view_while_its_store_is_written_is_an_error_and_spoils_nothing(
+    cluster: Prices, place: Path, ask: Callable[[View[str]], object], *, late: bool
+) -> None:
+    asks = [True]
+
+    def judged(entry: Entry[str]) -> int:
+        if asks[0]:
+            ask(view)
+        return int(entry.value)
+
+    def define() -> None:
+        view.index("number", by=judged)
+        view.index("other", by=lambda entry: entry.value)
+
+    cluster.put(a="1", b="2")
+    view = cluster.queue(ttl=Ttl(default=5.0)).view(store=place)
+    if not late:
+        define()
+    with view:
+        if late:
+            define()
+        assert view.top(9, by="number") == []
+        assert view.unindexed == 2
+        assert keys(view.top(9, by="other")) == "ba"
+        cluster.clock.now += 6
+        cluster.put(c="3")
+        view.barrier()
+        asks[0] = False
+        cluster.put(d="4")
+        view.barrier()
+        assert keys(view.top(9, by="number")) == "d"
+        assert keys(view.top(9, by="other")) == "dc"
+        assert (view.status.trouble, dict(view)) == (None, {"c": "3", "d": "4"})
+
+
 def test_r45_an_index_that_is_dropped_is_gone_from_the_file(
     cluster: Prices, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
