@@ -65,7 +65,7 @@ class ResumePoint:
             )
         if isinstance(since, EndOfDump | Snapshot):
             as_of = as_float(since.as_of)
-            if not 0 <= as_of < math.inf:
+            if not 0 <= 1000 * as_of < math.inf:  # in ms, too
                 raise ConfigError(
                     f"since={quoted(since)} has no time in seconds since the epoch.",
                     options=["since"],

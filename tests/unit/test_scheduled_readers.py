@@ -514,7 +514,7 @@ def test_a_watch_cannot_resume_from_offsets_alone_or_from_the_future(
             view.watch(since={0: 1})
         with pytest.raises(ConfigError, match="clocks"):
             view.watch(since=EndOfDump({0: 1}, (), clock.now + 3601))
-        for wrong in (float("nan"), float("inf"), -1.0, "noon", None):
+        for wrong in (float("nan"), float("inf"), 1e308, -1.0, "noon", None):
             with pytest.raises(ConfigError, match="has no time in seconds since the epoch"):
                 view.watch(since=EndOfDump({0: 1}, (), wrong))  # type: ignore[arg-type]
         with view.watch(since=end) as watch:

@@ -75,7 +75,7 @@ class PageToken:
             if not unpacking.eof or unpacking.unused_data:
                 raise ValueError(text)
             return cls._of(read_json(data.decode("utf-8", "surrogatepass")))
-        except (ValueError, TypeError, zlib.error):
+        except (ValueError, TypeError, OverflowError, zlib.error):
             raise ConfigError(
                 f"{option}={quoted(text)} is not the token of a page or a watch.",
                 options=[option],
@@ -85,12 +85,15 @@ class PageToken:
 
     @classmethod
     def _of(cls, fields: Any) -> PageToken:
-        """Return the token with these fields. Raises ValueError or TypeError if they are none."""
+        """Return the token with these fields.
+
+        Raises ValueError, TypeError or OverflowError if they are none.
+        """
         queue, topic_id, as_of, pairs, prefix, key = fields
         texts = [queue, topic_id, prefix, *([] if key is None else [key])]
         offsets = dict(pairs)
         numbers = [*offsets, *offsets.values()]
-        if not all(isinstance(text, str) for text in texts) or not 0 <= float(as_of) < math.inf or not numbers:
+        if not all(isinstance(text, str) for text in texts) or not 0 <= 1000 * float(as_of) < math.inf or not numbers:
             raise ValueError(fields)
         if not all(type(number) is int and number >= 0 for number in numbers):
             raise ValueError(fields)
