@@ -236,4 +236,15 @@ def _cut_of(shared: FollowerState, prepare: Callable[[], object] = lambda: None)
 
 def _asked(table: StoredTable, number: int, select: Select, most: int | None) -> IndexAnswer:
     places = StoredPlaces(table.pages, number)
-    return IndexAnswer(_ends(places), IndexedRange(table, lambda: select(places), most))
+    return IndexAnswer(_ends_of(table, places), IndexedRange(table, lambda: select(places), most))
+
+
+def _ends_of(table: StoredTable, places: OrderedPlaces) -> tuple[bytes, bytes] | None:
+    """Return the first and the last place whose record has not expired since."""
+    first = next((place for place in places.walk(b"", None) if key_at(place) in table), None)
+    if first is None:
+        return None
+    last = places.before(None)
+    while last is not None and key_at(last) not in table:
+        last = places.before(last)
+    return first, last or first

@@ -619,6 +619,24 @@ def test_r45_an_attached_reader_finds_nothing_that_has_expired_since(cluster: Pr
         assert len(reader.find("number", 3)) == 0
 
 
+@pytest.mark.parametrize(("expiring", "others"), [(["z", "y"], ["1", "2"]), (["1", "2"], ["z", "y"])])
+def test_r45_values_that_have_expired_since_do_not_mix_with_others(
+    cluster: Prices, place: Path, expiring: list[str], others: list[str]
+) -> None:
+    def judged(entry: Entry[str]) -> object:
+        return int(entry.value) if entry.value.isdigit() else entry.value
+
+    cluster.put([("lvq-ttl", b"500")], a=expiring[0], b=expiring[1])
+    cluster.put(c=others[0], d=others[1])
+    view = cluster.queue(ttl=Ttl()).view(store=place)
+    view.index("mixed", by=judged)  # type: ignore[arg-type]  # as a function may be
+    with view, attach(place, value=TEXT) as reader, pytest.raises(MixedIndex):
+        reader.top(2, by="mixed")
+    with closing(attach(place, value=TEXT).start()) as reader:  # without a writer
+        cluster.clock.now += 0.6
+        assert sorted(keys(reader.top(9, by="mixed"))) == ["c", "d"]
+
+
 def test_r45_an_attached_reader_is_told_that_an_index_is_not_complete(cluster: Prices, place: Path) -> None:
     cluster.put(a="1", b="2")
     with cluster.queue().view(store=place):
