@@ -156,6 +156,8 @@ def _guard(body: Callable[[], None], shared: FollowerState, wake: Callable[[], N
         body()
     except Exception as error:  # noqa: BLE001  # a dead reader must report it, whatever the cause
         _fail(error, shared, wake)
+    except BaseException as error:  # noqa: BLE001  # such as SystemExit, from a function that it has called
+        _fail(RuntimeError(f"a thread of the reader was ended by {error!r}"), shared, wake)
 
 
 def _fail(error: Exception, shared: FollowerState, wake: Callable[[], None]) -> None:

@@ -17,7 +17,16 @@ import pytest
 
 from lvq_kafka import TEXT, AttachedView, Codec, Entry, LastValueQueue, Ttl, View, attach
 from lvq_kafka.core.latest.columns import ColumnTable
-from lvq_kafka.errors import Closed, ConfigError, DecodeError, MixedIndex, StateError, StoreFailed, StoreFull
+from lvq_kafka.errors import (
+    Closed,
+    ConfigError,
+    DecodeError,
+    MixedIndex,
+    ReaderFailed,
+    StateError,
+    StoreFailed,
+    StoreFull,
+)
 from lvq_kafka.reading import attached_view, index_queries, reader_thread
 from lvq_kafka.storing import index_keeper, value_file
 from lvq_kafka.storing.stored_places import indexes_noted
@@ -559,6 +568,17 @@ def test_r45_a_function_that_asks_the_view_while_its_store_is_written_is_an_erro
         assert keys(view.top(9, by="number")) == "d"
         assert keys(view.top(9, by="other")) == "dc"
         assert (view.status.trouble, dict(view)) == (None, {"c": "3", "d": "4"})
+
+
+def test_r45_a_function_that_ends_the_thread_of_a_store_fails_the_view(cluster: Prices, place: Path) -> None:
+    def judged(entry: Entry[str]) -> int:
+        raise SystemExit(3)
+
+    cluster.put(a="1")
+    view = cluster.queue().view(store=place)
+    view.index("number", by=judged)
+    with closing(view.start()), pytest.raises(ReaderFailed, match=r"ended by SystemExit\(3\)"):
+        view.wait_caught_up(20)
 
 
 def test_r45_an_index_that_is_dropped_is_gone_from_the_file(
