@@ -455,10 +455,10 @@ class View(QueueReader[V], LiveMapping[V], Generic[V]):
         Args:
             name: its name.
             by: a header, for its text; or a function of an `Entry` that returns a number, text, bytes, or None for an
-                entry that is not to be found. It has to return the same for the same entry, and is called by the
-                threads that read and ask; with a store, under the lock of the view. A value for which it raises an
-                error, or returns something else or NaN, or which cannot be decoded, is not in the index; it is counted
-                in ``unindexed``, and the first one is logged.
+                entry that is not to be found. It has to return the same for the same entry, and must not ask the view.
+                The threads that read and ask call it; with a store, under the lock of the view. A value for which it
+                raises an error, or returns something else or NaN, or which cannot be decoded, is not in the index; it
+                is counted in ``unindexed``, and the first one is logged.
             version: what the function and the codec do, in a text that you change with them. Without it, an index by a
                 function is built again whenever the store is opened.
 
