@@ -396,6 +396,7 @@ with attach("/var/lib/lvq/parities", value=TEXT) as view:
 """
 
 
+@pytest.mark.timeout(600)  # six containers start one after another
 def test_r41_containers_share_a_store_on_a_volume_in_one_pid_namespace(kafka: KafkaContainer) -> None:
     with LastValueQueue.declare(
         "parities", key_header="currency", value=TEXT, bootstrap_servers=kafka.bootstrap_servers
