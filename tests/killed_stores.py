@@ -27,10 +27,11 @@ from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
-from lvq_kafka import BYTES, AttachedView, Deleted, EndOfDump, Entry, LastValueQueue, Ttl, View, attach
+from lvq_kafka import BYTES, AttachedView, EndOfDump, Entry, LastValueQueue, Ttl, View, attach
 from lvq_kafka.errors import ConfigError, DataLoss, StoreNotFound
 from lvq_kafka.testing import MemoryCluster
 from tests.clock import Clock
+from tests.following import keep_up
 
 __all__ = ["World", "kill_attached", "kill_many"]
 
@@ -173,13 +174,9 @@ def _watch(seed: int, place: Path) -> None:
             judge.go_to(snapshot.offsets.get(0, 0))
             held = dict(snapshot)
             assert held == judge.held, f"seed {seed}, a snapshot at {snapshot.offsets}: {_differing(held, judge.held)}"
-            for event in watch.drain():
-                if isinstance(event, Entry):
-                    told[event.key] = event.value
-                elif isinstance(event, Deleted):
-                    told.pop(event.key, None)
-                else:
-                    dumped = True
+            events = watch.drain()
+            keep_up(told, events)
+            dumped = dumped or any(isinstance(event, EndOfDump) for event in events)
             if dumped and view.snapshot().offsets == snapshot.offsets:
                 assert told == judge.held, f"seed {seed}, a watch at {snapshot.offsets}: {_differing(told, judge.held)}"
             judged += 1
@@ -229,11 +226,7 @@ class _Before:
         except (DataLoss, ConfigError):
             return False
         with watch:
-            for event in watch.drain():
-                if isinstance(event, Entry):
-                    self.held[event.key] = event.value
-                elif isinstance(event, Deleted):
-                    self.held.pop(event.key, None)
+            keep_up(self.held, watch.drain())
         return True
 
 

@@ -13,13 +13,14 @@ from unittest.mock import patch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue, TopicSpec, Ttl, View, Watch, attach
+from lvq_kafka import TEXT, EndOfDump, LastValueQueue, TopicSpec, Ttl, View, Watch, attach
 from lvq_kafka.core.latest import checkpoints
 from lvq_kafka.errors import DataLoss
 from lvq_kafka.reading import attached_view
 from lvq_kafka.testing import MemoryCluster
 from tests.clock import Clock
 from tests.effort import examples
+from tests.following import keep_up
 from tests.waiting import eventually
 
 DAY = 86_400.0
@@ -87,7 +88,7 @@ class Follower:
             event = self._watch.poll(0.0)
             if event is None:
                 break
-            apply(event, self.kept)
+            keep_up(self.kept, [event])
             events = None if events is None else events - 1
         self.token = self._watch.token or self.token
 
@@ -95,19 +96,12 @@ class Follower:
         self._watch.close()
 
 
-def apply(event: Any, kept: dict[str, str]) -> None:
-    if isinstance(event, Entry):
-        kept[event.key] = event.value
-    elif isinstance(event, Deleted):
-        kept.pop(event.key, None)
-
-
 def resumed(watch: Watch[str], kept: dict[str, str]) -> tuple[dict[str, str], set[str]]:
     """Return the values after what a watch says to the end of its dump, and the keys that it names."""
     found, keys = dict(kept), set()
     while not isinstance(event := watch.poll(10), EndOfDump):
         assert event is not None
-        apply(event, found)
+        keep_up(found, [event])
         keys.add(event.key)
     return found, keys
 
@@ -165,8 +159,7 @@ def test_r44_a_watch_of_a_store_resumes_from_any_point_without_a_gap(
         else:
             events = view.watch(dump=True).drain()
             kept: dict[str, str] = {}
-            for event in events:
-                apply(event, kept)
+            keep_up(kept, events)
             points.append((kept, events[-1]))
 
     built_again = selector is not None and partitions > 1  # records that are not at home need another read (R30)

@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lvq_kafka import TEXT, Deleted, Entry, LastValueQueue, View
+from lvq_kafka import TEXT, LastValueQueue, View
 from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.testing import MemoryCluster
 from tests.effort import examples
+from tests.following import keep_up
 
 KEYS = ["", "a", "a\0", "aa", "ab", "b", "ba", "c"]
 WRITES = st.lists(st.tuples(st.sampled_from(KEYS), st.none() | st.text("12", max_size=2)), max_size=6)
@@ -44,14 +44,6 @@ class World:
                 self.model[key] = value
 
 
-def apply(events: Iterable[Any], kept: dict[str, str]) -> None:
-    for event in events:
-        if isinstance(event, Entry):
-            kept[event.key] = event.value
-        elif isinstance(event, Deleted):
-            kept.pop(event.key, None)
-
-
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     before=WRITES,
@@ -77,7 +69,7 @@ def test_r34_pages_and_the_changes_since_are_the_fold_at_any_later_time(
         view = world.views[0]
         view.barrier()
         page = view.page(limit=1, prefix=prefix)
-        apply(page.entries, kept)
+        keep_up(kept, page.entries)
         order = [entry.key for entry in page.entries]
         for writes, chosen, compacts, waits, limit in between:
             if page.last:
@@ -90,15 +82,15 @@ def test_r34_pages_and_the_changes_since_are_the_fold_at_any_later_time(
                 view.barrier()
             page = view.page(page.token, limit=limit)
             assert len(page.entries) <= limit
-            apply(page.entries, kept)
+            keep_up(kept, page.entries)
             order += [entry.key for entry in page.entries]
         assert page.last
         assert order == sorted(set(order), key=str.encode)
         world.write(after[0])
         watch = world.views[1].watch(since=page)
-        apply(watch.drain(), kept)
+        keep_up(kept, watch.drain())
         world.write(after[1])
         world.views[1].barrier()
-        apply(watch.drain(), kept)
+        keep_up(kept, watch.drain())
         expected = {key: value for key, value in world.model.items() if key.startswith(prefix or "")}
         assert kept == expected == {entry.key: entry.value for entry in world.views[1].scan(prefix=prefix)}

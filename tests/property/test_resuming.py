@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from lvq_kafka import TEXT, Deleted, Entry, LastValueQueue
+from lvq_kafka import TEXT, LastValueQueue
 from lvq_kafka.errors import DataLoss
 from lvq_kafka.testing import MemoryCluster
 from tests.effort import examples
+from tests.following import keep_up
 
 DAY = 86_400
 
@@ -64,9 +65,5 @@ def test_a_resumed_watch_is_exact_or_refused(
         except DataLoss:
             assert not left.issuperset(range(cut, len(history))), "nothing was missing"
             return
-        for event in events:
-            if isinstance(event, Entry):
-                kept[event.key] = event.value
-            elif isinstance(event, Deleted):
-                kept.pop(event.key, None)
+        keep_up(kept, events)
         assert kept == dict(view) == state(history)

@@ -8,12 +8,13 @@ from typing import NamedTuple
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue, TopicSpec
+from lvq_kafka import TEXT, EndOfDump, LastValueQueue, TopicSpec
 from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.reading.watch import Watch
 from lvq_kafka.testing import MemoryCluster
 from tests.effort import examples
+from tests.following import keep_up
 
 LONGEST = 10.0
 LAG = LONGEST
@@ -72,15 +73,9 @@ def values(newest: dict[tuple[str, int], Record], partitions: int) -> dict[str, 
 
 def follow(kept: dict[str, str], watch: Watch[str]) -> list[str]:
     """Keep values up to date with all events of a watch; return their keys."""
-    keys = []
-    for event in watch.drain():
-        if isinstance(event, Entry):
-            kept[event.key] = event.value
-        elif isinstance(event, Deleted):
-            kept.pop(event.key, None)
-        if not isinstance(event, EndOfDump):
-            keys.append(event.key)
-    return keys
+    events = watch.drain()
+    keep_up(kept, events)
+    return [event.key for event in events if not isinstance(event, EndOfDump)]
 
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))

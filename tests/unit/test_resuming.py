@@ -12,6 +12,7 @@ from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue, Snapshot,
 from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.errors import CatchUpTimeout, ConfigError, DataLoss, TopicRecreated
 from lvq_kafka.testing import MemoryCluster
+from tests.following import keep_up
 
 DAY = 86_400.0
 
@@ -296,11 +297,7 @@ def test_a_watch_resumes_from_each_cut_with_exactly_what_a_watch_from_the_beginn
         for cut in range(len(history) + 1):
             state = _state(history[:cut])
             events = view.watch(since={0: cut}).drain()
-            for event in events:
-                if isinstance(event, Entry):
-                    state[event.key] = event.value
-                elif isinstance(event, Deleted):
-                    state.pop(event.key, None)
+            keep_up(state, events)
             assert state == _state(history) == dict(view)
 
 

@@ -14,6 +14,7 @@ from lvq_kafka.errors import DataLoss
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_kafka.testing.compaction import DELETES_STAY, FORCED_COMPACTION, force_compaction
+from tests.following import keep_up
 from tests.integration.guarantees.conftest import QueueOf
 from tests.raw_records import RawRecord, produce_raw
 from tests.waiting import eventually
@@ -72,7 +73,7 @@ def test_r30_a_view_holds_the_filter_of_all_keys_with_compaction_in_between(
                 reader.barrier()
             expected = {entry.key: entry.value for entry in full.entries() if selected(entry)}
             assert dict(view) == expected
-            _follow(shown, watch.drain())
+            keep_up(shown, watch.drain())
             assert shown == expected
             with queue.view(where=selected) as later:
                 assert dict(later) == expected
@@ -93,7 +94,7 @@ def test_r34_a_watch_resumes_with_the_deletes_or_is_refused_when_they_are_gone(
             producer.put(key, f"{key}1").result(30)
         with queue.view() as view, view.watch(dump=True) as watch:
             events = watch.drain()
-        _follow(cache, events)
+        keep_up(cache, events)
         end = events[-1]
         assert isinstance(end, EndOfDump)
         producer.delete("a").result(30)
@@ -112,7 +113,7 @@ def test_r34_a_watch_resumes_with_the_deletes_or_is_refused_when_they_are_gone(
             assert isinstance(resumed[0], Deleted)
             assert isinstance(resumed[-1], EndOfDump)
             followed = dict(cache)
-            _follow(followed, resumed)
+            keep_up(followed, resumed)
             assert followed == dict(view)
             assert [event.key for event in resumed if not isinstance(event, EndOfDump)][:3] == ["a", "b", "e"]
 
@@ -123,12 +124,3 @@ def _is_refused(view: View[str], since: Any) -> bool:
     except DataLoss as error:
         return "records are missing" in str(error)
     return False
-
-
-def _follow(shown: dict[str, str], events: list[Any]) -> None:
-    """Apply events as a listener does that keeps what it is given."""
-    for event in events:
-        if isinstance(event, Entry):
-            shown[event.key] = event.value
-        elif isinstance(event, Deleted):
-            shown.pop(event.key, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lvq_kafka import Deleted, Entry
+from tests.following import keep_up
 from tests.integration.guarantees.conftest import QueueOf
 from tests.integration.guarantees.writing import put, ticking
 
@@ -34,10 +34,6 @@ def test_r34_pages_made_under_load_and_the_watch_that_follows_hold_what_the_view
             ticker.await_count(4000)
             ticker.stop()
             store.barrier()
-            for event in watch.drain():
-                if isinstance(event, Entry):
-                    kept[event.key] = event.value
-                elif isinstance(event, Deleted):
-                    kept.pop(event.key, None)
+            keep_up(kept, watch.drain())
         assert kept == dict(store)
         assert len(kept) == 201

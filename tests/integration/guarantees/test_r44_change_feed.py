@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue, TopicSpec, Ttl, View, Watch, attach
+from lvq_kafka import TEXT, EndOfDump, LastValueQueue, TopicSpec, Ttl, View, attach
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.compaction import DELETES_STAY, FORCED_COMPACTION, force_compaction
+from tests.following import keep_up
 from tests.integration.guarantees.writing import ticking
 from tests.waiting import eventually
 
@@ -18,27 +19,14 @@ def declare(cluster: KafkaCluster, name: str) -> LastValueQueue[str]:
     return LastValueQueue.declare(name, key_header="k", ttl=LIFE, spec=spec, cluster=cluster, value=TEXT)
 
 
-def follow(watch: Watch[str], kept: dict[str, str]) -> list[Deleted]:
-    """Keep values up to date with what is ready; return the removals."""
-    removals = []
-    for event in watch.drain():
-        if isinstance(event, Entry):
-            kept[event.key] = event.value
-        elif isinstance(event, Deleted):
-            kept.pop(event.key, None)
-            removals.append(event)
-    return removals
-
-
-def resumed(view: View[str], since: str, before: dict[str, str]) -> tuple[dict[str, str], list[Deleted]]:
+def resumed(view: View[str], since: str, before: dict[str, str]) -> dict[str, str]:
+    """Return values from a point, after what a watch from there begins with."""
     kept = dict(before)
     with view.watch(since=since) as watch:
         while not isinstance(event := watch.poll(30), EndOfDump):
-            if isinstance(event, Entry):
-                kept[event.key] = event.value
-            elif isinstance(event, Deleted):
-                kept.pop(event.key, None)
-        return kept, follow(watch, kept)
+            keep_up(kept, [event])
+        keep_up(kept, watch.drain())
+    return kept
 
 
 def test_r44_a_watch_of_a_store_goes_on_after_restarts_compaction_and_expiry(
@@ -52,7 +40,7 @@ def test_r44_a_watch_of_a_store_goes_on_after_restarts_compaction_and_expiry(
             with queue.view(store=store) as view:
                 since = bookmarks[-1][0] if bookmarks else None
                 with view.watch(dump=True) if since is None else view.watch(since=since) as watch:
-                    follow(watch, kept)
+                    keep_up(kept, watch.drain())
                     token = watch.token
                     assert token is not None
                     bookmarks.append((token, dict(kept)))
@@ -62,7 +50,7 @@ def test_r44_a_watch_of_a_store_goes_on_after_restarts_compaction_and_expiry(
         producer.put("short", "2", ttl=0.5)
         producer.put("gone", "1")
     with queue.view(store=store) as view, view.watch(since=bookmarks[-1][0]) as watch:
-        follow(watch, kept)
+        keep_up(kept, watch.drain())
         assert kept["gone"] == "1"
         token = watch.token
         assert token is not None
@@ -78,4 +66,4 @@ def test_r44_a_watch_of_a_store_goes_on_after_restarts_compaction_and_expiry(
         eventually(lambda: dict(reader) == expected)
         for token, before in bookmarks:
             for one in (view, reader):
-                assert resumed(one, token, before)[0] == expected
+                assert resumed(one, token, before) == expected
