@@ -33,28 +33,15 @@ from lvq_kafka.errors import (
     StoreFailed,
     StoreNotFound,
 )
-from lvq_kafka.reading import attached_view, attachment, follower_state
+from lvq_kafka.reading import attachment, follower_state
 from lvq_kafka.storing import attached_directory, bell, change_log, store_manifest, value_file
 from lvq_kafka.storing.attached_directory import AttachedDirectory
 from tests.attached_process import Child
+from tests.unit.prices import Prices, held_back
 from tests.unit.test_forking import in_child
-from tests.unit.test_stored_views import Prices, held_back
 from tests.waiting import eventually
 
-
-@pytest.fixture
-def cluster() -> Prices:
-    return Prices()
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
-@pytest.fixture(autouse=True)
-def _clock_of_readers(cluster: Prices, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attached_view, "time", SimpleNamespace(time=cluster.clock))
+pytestmark = pytest.mark.usefixtures("clock_of_readers")
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from contextlib import closing
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,23 +26,15 @@ from lvq_kafka.errors import (
     StoreFailed,
     StoreFull,
 )
-from lvq_kafka.reading import attached_view, index_queries, reader_thread
+from lvq_kafka.reading import index_queries, reader_thread
 from lvq_kafka.storing import index_keeper, value_file
 from lvq_kafka.storing.stored_places import indexes_noted
-from tests.unit.test_stored_views import Prices, recreate
+from tests.unit.prices import Prices, recreate
 from tests.waiting import eventually
 
 Judge = Callable[[Entry[str]], Any]
 
-
-@pytest.fixture
-def cluster() -> Prices:
-    return Prices()
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return tmp_path / "store"
+pytestmark = pytest.mark.usefixtures("clock_of_readers")
 
 
 @pytest.fixture(params=["memory", "store"])
@@ -598,11 +589,6 @@ def test_r45_an_index_that_is_dropped_is_gone_from_the_file(
 
 
 # ---------------------------------------------------------------- attached
-
-
-@pytest.fixture(autouse=True)
-def _clock_of_readers(cluster: Prices, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attached_view, "time", SimpleNamespace(time=cluster.clock))
 
 
 def indexed(view: View[str]) -> View[str]:

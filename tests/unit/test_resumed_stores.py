@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,28 +13,15 @@ from lvq_kafka.core.latest import checkpoints
 from lvq_kafka.core.latest.checkpoints import Checkpoints
 from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.errors import CatchUpTimeout, ConfigError, DataLoss, StoreFull, TopicRecreated
-from lvq_kafka.reading import attached_view, reader_thread
+from lvq_kafka.reading import reader_thread
 from lvq_kafka.storing import change_traces, value_file
+from tests.unit.prices import DAY, Prices
 from tests.unit.test_resuming import shown
-from tests.unit.test_stored_views import DAY, Prices
 from tests.waiting import eventually
 
 MORTAL = {"ttl": Ttl(default=5.0)}
 
-
-@pytest.fixture
-def cluster() -> Prices:
-    return Prices()
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
-@pytest.fixture(autouse=True)
-def _clock_of_readers(cluster: Prices, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attached_view, "time", SimpleNamespace(time=cluster.clock))
+pytestmark = pytest.mark.usefixtures("clock_of_readers")
 
 
 def end_of_dump(view: View[str]) -> EndOfDump:

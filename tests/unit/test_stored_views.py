@@ -11,8 +11,7 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from threading import Event as Flag
@@ -23,72 +22,15 @@ import lmdb
 import pytest
 
 from lvq_kafka import TEXT, Deleted, Entry, LastValueQueue, Ttl
-from lvq_kafka.cluster import LogReader
 from lvq_kafka.core.latest import composed_fold
 from lvq_kafka.core.log.keys import home_partition
-from lvq_kafka.core.log.records import Fetch, RecordBatch
 from lvq_kafka.errors import BoundToProcess, ConfigError, MissingExtra, StoreFailed, StoreFull, StoreInUse
 from lvq_kafka.reading import reader_thread, store_keeper
 from lvq_kafka.storing import places, store_directory, store_manifest, value_file
 from lvq_kafka.storing.store_directory import StoreDirectory
-from lvq_kafka.testing import MemoryCluster
-from tests.clock import Clock
+from tests.unit.prices import DAY, Prices, held_back, recreate
 from tests.unit.test_forking import in_child
 from tests.waiting import eventually
-
-DAY = 86_400.0
-
-
-class Prices(MemoryCluster):
-    """A cluster with the topic ``prices``, which keeps deletes for a day, and a list of where its readers began."""
-
-    def __init__(self, partitions: int = 1) -> None:
-        self.clock = Clock()
-        super().__init__(clock=self.clock)
-        self.topics.create("prices", partitions=partitions, config={"cleanup.policy": "compact"})
-        self.begun: list[dict[int, int]] = []
-        self.may_read = Flag()
-        self.may_read.set()
-
-    def reader(self, topic: str, positions: Mapping[int, int], **how: Any) -> LogReader:
-        found = super().reader(topic, positions, **how)
-        self.begun.append(dict(positions))
-        poll = found.poll
-
-        def poll_once_allowed(timeout: float) -> Fetch:
-            return poll(timeout) if self.may_read.wait(timeout) else Fetch(RecordBatch(), {})
-
-        found.poll = poll_once_allowed  # type: ignore[method-assign]
-        return found
-
-    def queue(self, **options: Any) -> LastValueQueue[str]:
-        return LastValueQueue("prices", cluster=self, value=TEXT, **{"key_header": "ticker", **options})
-
-    def put(self, headers: Any = (), partition: int | None = None, **values: str | None) -> None:
-        for key, value in values.items():
-            data = None if value is None else value.encode()
-            self.write("prices", key.encode(), data, headers, partition=partition)
-
-
-@pytest.fixture
-def cluster() -> Prices:
-    return Prices()
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
-@contextmanager
-def held_back(cluster: Prices) -> Iterator[None]:
-    """Let readers that are opened meanwhile get nothing, until the end."""
-    cluster.may_read.clear()
-    try:
-        yield
-    finally:
-        cluster.may_read.set()
-
 
 # ---------------------------------------------------------------- reading on
 
@@ -160,12 +102,6 @@ def test_r40_the_age_of_a_store_counts_from_the_last_look_at_the_end_that_it_had
 
 
 # ---------------------------------------------------------------- guards
-
-
-def recreate(cluster: Prices) -> None:
-    cluster.topics.delete("prices")
-    cluster.topics.create("prices", partitions=1, config={"cleanup.policy": "compact"})
-    cluster.put(x="1", y="2", z="3", a="4")
 
 
 def cut_off(cluster: Prices) -> None:
