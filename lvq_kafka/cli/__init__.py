@@ -1,6 +1,6 @@
 """The command ``lvq``: last value queues from the shell. Needs the extra ``cli``.
 
-Every command writes JSON lines for programs (documented in `lvq_kafka.cli.json_lines`), and tables and boards for
+Every command writes JSON lines for programs (documented in `lvq_kafka.json_lines`), and tables and boards for
 people. Anything that is not data goes to stderr. `lvq_kafka.cli.exit_codes` holds the exit codes.
 """
 

@@ -13,13 +13,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from lvq_kafka.cli.json_lines import how_gone
 from lvq_kafka.cli.leaders import Leaders
 from lvq_kafka.cli.output import count
 from lvq_kafka.cli.printable import printable_key, printable_text, printable_value
 from lvq_kafka.cli.table import plain_table
 from lvq_kafka.core.latest.catch_up import State
 from lvq_kafka.core.text.quoting import printable
+from lvq_kafka.json_lines import how_gone
 from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.entries import Deleted, EndOfDump, Entry, Event
 

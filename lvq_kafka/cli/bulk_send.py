@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from queue import Empty, Queue
 from typing import IO
 
-from lvq_kafka.cli.json_lines import Format, Line, parse_line
 from lvq_kafka.cluster import Receipt
 from lvq_kafka.core.facts import Position
 from lvq_kafka.errors import DecodeError
+from lvq_kafka.json_lines import Format, Line, parse_line
 
 __all__ = ["Ahead", "Sent", "lines_of", "sent_in_order"]
 

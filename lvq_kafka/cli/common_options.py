@@ -13,10 +13,10 @@ from typing import Any, TypeVar, cast
 import click
 
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
-from lvq_kafka.cli.json_lines import CODECS
 from lvq_kafka.core.text.nearest import nearest
 from lvq_kafka.core.text.quoting import shell_word
 from lvq_kafka.core.text.wording import BARE, Mention, Spelling
+from lvq_kafka.json_lines import CODECS
 
 __all__ = [
     "Command",

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
 from lvq_kafka.cli.exit_codes import print_problem
-from lvq_kafka.cli.json_lines import CODECS, Format
 from lvq_kafka.cli.output import Output
 from lvq_kafka.core.text.quoting import listed, shell_word
 from lvq_kafka.declared.addressed import check_managing
 from lvq_kafka.dialects.address_forms import parse_address
 from lvq_kafka.errors import ConfigError, EmbeddedBrokerError
+from lvq_kafka.json_lines import CODECS, Format
 from lvq_kafka.kafka.connecting import connect_within
 from lvq_kafka.queue import LastValueQueue
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lvq_kafka.cli.json_lines import to_line
 from lvq_kafka.core.text.quoting import printable
+from lvq_kafka.json_lines import to_line
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -12,15 +12,15 @@ from rich.segment import Segment, Segments
 from rich.table import Table
 from rich.text import Text
 
-from lvq_kafka.cli.json_lines import how_gone
 from lvq_kafka.cli.printable import printable_key, printable_text, printable_value
 from lvq_kafka.core.queue.headers import UNKEYED_HEADER
+from lvq_kafka.json_lines import how_gone
 from lvq_kafka.reading.entries import Deleted, EndOfDump, Event
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lvq_kafka.cli.json_lines import Valued
+    from lvq_kafka.json_lines import Valued
 
 __all__ = ["ValueTable", "clock", "fitted_table", "plain_table"]
 

@@ -15,7 +15,6 @@ from rich.console import Console
 from lvq_kafka import BYTES, JSON, TEXT, Codec, Entry, LastValueQueue, queues
 from lvq_kafka.cli.board import Board
 from lvq_kafka.cli.bulk_send import _parse
-from lvq_kafka.cli.json_lines import Format, event_line, to_line
 from lvq_kafka.cli.table import ValueTable
 from lvq_kafka.cluster import Commit
 from lvq_kafka.core.commit_map.commit_map import CommitMap
@@ -24,6 +23,7 @@ from lvq_kafka.core.log.records import Headers, Record
 from lvq_kafka.core.queue.definition import REGISTRY_TOPIC, is_name
 from lvq_kafka.dialects.address_forms import parse_address
 from lvq_kafka.errors import LVQError
+from lvq_kafka.json_lines import Format, event_line, to_line
 from lvq_kafka.selectors.selector import Selector
 from lvq_kafka.testing import MemoryCluster
 from tests.effort import TIMES

@@ -52,7 +52,7 @@ LAYERS = (
     ("codecs", "dialects", "selectors"),
     ("declared", "kafka", "producing", "storing"),
     ("consuming", "managing", "reading"),
-    ("admitting", "embedded"),
+    ("admitting", "embedded", "json_lines"),
     ("address_settings", "queue", "testing"),
     ("durables",),
     ("bridging", "lvq_kafka"),

@@ -18,7 +18,6 @@ import click
 from lvq_kafka.cli.common_options import Seconds, WholeNumber, command, format_option
 from lvq_kafka.cli.exit_codes import COMMAND_FAILED, NOTHING, Complaint, complain_of_unread, print_problem
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
-from lvq_kafka.cli.json_lines import Format, is_unread, value_line
 from lvq_kafka.cli.output import Output
 from lvq_kafka.cli.output import count as counted
 from lvq_kafka.consuming.consumer import Consumer
@@ -27,6 +26,7 @@ from lvq_kafka.consuming.workers import ThreadGroup
 from lvq_kafka.core.text.quoting import brief
 from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import LockLost
+from lvq_kafka.json_lines import Format, is_unread, value_line
 
 __all__ = ["consume"]
 

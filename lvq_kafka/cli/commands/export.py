@@ -9,7 +9,7 @@ An export is JSON lines in UTF-8. The first line describes it::
 every record below it is included, and none at or above it. A view's snapshot and Spark's hold the same rows at the same
 cut (G8). ``topic_id`` distinguishes the topic from another one of the same name. ``key_header`` is null if the record
 key itself is the key. ``format`` is the format of the values, and ``values`` the number of lines that follow: one for
-each key, in queue order, as documented in `lvq_kafka.cli.json_lines`. ``selection`` is present if only some keys are
+each key, in queue order, as documented in `lvq_kafka.json_lines`. ``selection`` is present if only some keys are
 exported: the keys, prefixes, headers and partitions that were asked for.
 """
 
@@ -27,8 +27,8 @@ from lvq_kafka.cli.commands.read import read_timeout
 from lvq_kafka.cli.common_options import command, format_option, queue_argument, selection_options
 from lvq_kafka.cli.exit_codes import complain_of_unread
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
-from lvq_kafka.cli.json_lines import Format, is_unread, to_line, value_line
 from lvq_kafka.cli.output import count
+from lvq_kafka.json_lines import Format, is_unread, to_line, value_line
 from lvq_kafka.reading.selection import SelectionOptions
 from lvq_kafka.reading.snapshot import Snapshot
 

@@ -17,10 +17,10 @@ from lvq_kafka.cli.common_options import (
 )
 from lvq_kafka.cli.exit_codes import BAD_DATA, NOTHING, Complaint, complain_of_unread, print_problem
 from lvq_kafka.cli.invocation import Invocation, QueueChoice, events_of
-from lvq_kafka.cli.json_lines import Format, event_line, is_unread, to_json, to_line, value_line
 from lvq_kafka.cli.output import Output, count
 from lvq_kafka.cli.printable import printable_value
 from lvq_kafka.core.text.quoting import brief, printable
+from lvq_kafka.json_lines import Format, event_line, is_unread, to_json, to_line, value_line
 from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.entries import EndOfDump, Entry
 from lvq_kafka.reading.selection import SelectionOptions

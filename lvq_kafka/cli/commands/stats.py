@@ -15,7 +15,6 @@ from lvq_kafka.cli.commands.repair import damage_row
 from lvq_kafka.cli.common_options import command, queue_argument, timeout_option, typed
 from lvq_kafka.cli.exit_codes import WRONG_QUEUE, Complaint
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
-from lvq_kafka.cli.json_lines import blocked_rows, shown
 from lvq_kafka.cli.output import count
 from lvq_kafka.cluster import TopicDescription
 from lvq_kafka.core.consumer.obstacles import FULL_TEXT_REMEDY, STANDBY_REMEDY, standby_report
@@ -27,6 +26,7 @@ from lvq_kafka.core.queue.topic_settings import Finding, TopicNeeds, judge, judg
 from lvq_kafka.core.text.quoting import brief, listed, printable
 from lvq_kafka.declared.damage import Damage
 from lvq_kafka.errors import CatchUpTimeout, Unauthorized
+from lvq_kafka.json_lines import blocked_rows, shown
 from lvq_kafka.managing.queue_stats import PartitionStats, QueueStats
 from lvq_kafka.queue import LastValueQueue, queues
 from lvq_kafka.reading.browser import Browser

@@ -17,10 +17,10 @@ from lvq_kafka.cli.common_options import (
     timeout_option,
 )
 from lvq_kafka.cli.invocation import Invocation, QueueChoice, events_of
-from lvq_kafka.cli.json_lines import Format, event_line
 from lvq_kafka.core.latest.page_token import PageToken
 from lvq_kafka.core.queue.standard import check_mapping
 from lvq_kafka.core.text.json_text import read_json
+from lvq_kafka.json_lines import Format, event_line
 from lvq_kafka.reading.entries import EndOfDump
 from lvq_kafka.reading.selection import SelectionOptions
 

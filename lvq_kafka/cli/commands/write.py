@@ -15,7 +15,6 @@ from lvq_kafka.cli.bulk_send import Sent, lines_of, sent_in_order
 from lvq_kafka.cli.common_options import Seconds, WholeNumber, command, format_option, pair, queue_argument
 from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
-from lvq_kafka.cli.json_lines import Format, Line, parse_value, shown
 from lvq_kafka.cli.offset_spec import seconds_since_the_epoch
 from lvq_kafka.cli.output import Output, count
 from lvq_kafka.cluster import Receipt
@@ -29,6 +28,7 @@ from lvq_kafka.core.text.quoting import listed, printable
 from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
 from lvq_kafka.core.timing.ttl import TTL_HEADER
 from lvq_kafka.errors import ConfigError, LVQError, QueueFull
+from lvq_kafka.json_lines import Format, Line, parse_value, shown
 from lvq_kafka.producing.producer import Message, Producer
 from lvq_kafka.queue import LastValueQueue
 

@@ -10,9 +10,9 @@ from queue import Empty, Full
 import pytest
 
 from lvq_kafka.cli.bulk_send import Ahead, lines_of, sent_in_order
-from lvq_kafka.cli.json_lines import Line
 from lvq_kafka.core.facts import Position
 from lvq_kafka.errors import DecodeError, DeliveryFailed
+from lvq_kafka.json_lines import Line
 
 
 class Receipt:
