@@ -9,14 +9,17 @@ from os import PathLike
 from typing import Generic, Self
 
 from lvq_kafka.codecs import BYTES, Codec, T, Undecodable, V, check_undecodable
+from lvq_kafka.core.latest.page_token import PageToken
 from lvq_kafka.core.latest.pending_keys import Cause
 from lvq_kafka.core.latest.tables import NewestRecords
+from lvq_kafka.core.log.keys import Key
 from lvq_kafka.core.text.validation import waiting
 from lvq_kafka.errors import ConfigError, LVQError, StoreNotFound
 from lvq_kafka.reading.attachment import Attachment
 from lvq_kafka.reading.catch_up_waiter import Limit
 from lvq_kafka.reading.entries import EndOfDump
 from lvq_kafka.reading.index_queries import AttachedIndexes
+from lvq_kafka.reading.key_pages import check_prefix, check_queue, check_same_topic
 from lvq_kafka.reading.listing import Listing
 from lvq_kafka.reading.resuming import Resumable, ResumePoint, check_known
 from lvq_kafka.reading.view import LiveMapping
@@ -140,19 +143,30 @@ class AttachedView(LiveMapping[V], Generic[V]):
         return None
 
     @property
-    def _queue(self) -> str:
+    def queue(self) -> str:
+        """The name of the queue."""
         return self._attachment.subject.queue
 
+    def _check_page(self, token: PageToken, prefix: Key | None, waiting: Limit) -> None:
+        check_queue(token, self.queue, "after")
+        check_prefix(token, prefix)
+        check_same_topic(token, self._topic, self._shared.catch_up.topic_id)
+        self._reach(ResumePoint(token.offsets, token.topic_id, token.as_of), waiting, "after")
+
     def _resume_point(self, since: Resumable) -> ResumePoint:
-        subject, limit = self._attachment.subject, Limit(self._catch_up_timeout)
-        point = ResumePoint.of(since, subject.queue)
-        if subject.timed:
-            point.check_time(self._topic, time.time())
+        point = ResumePoint.of(since, self.queue)
         point.check_topic(self._topic, self._shared.catch_up.topic_id)
-        self._follower.waiter.reached(point.offsets, limit)
-        if subject.timed:
-            self._shared.saw(point.as_of)
+        self._reach(point, Limit(self._catch_up_timeout), "since")
         return point
+
+    def _reach(self, point: ResumePoint, limit: Limit, option: str) -> None:
+        """Wait until the store is as far as another reader was, and note the time of that."""
+        timed = self._attachment.subject.timed
+        if timed:
+            point.check_time(self._topic, time.time(), option)
+        self._follower.waiter.reached(point.offsets, limit)
+        if timed:
+            self._shared.saw(point.as_of)
 
     def _changed_since(self, point: ResumePoint, end: EndOfDump, table: NewestRecords) -> Mapping[bytes, Cause | None]:
         moment = point.moment if self._attachment.subject.timed else None

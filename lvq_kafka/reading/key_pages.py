@@ -9,10 +9,10 @@ from lvq_kafka.codecs import V
 from lvq_kafka.core.latest.page_token import PageToken
 from lvq_kafka.core.log.keys import Key, encode_key
 from lvq_kafka.core.text.quoting import quoted
-from lvq_kafka.errors import ConfigError, DataLoss
+from lvq_kafka.errors import ConfigError, DataLoss, TopicRecreated
 from lvq_kafka.reading.entries import Entry
 
-__all__ = ["TRUSTED", "KeyPage", "check_age", "check_prefix", "check_queue", "token_of"]
+__all__ = ["TRUSTED", "KeyPage", "check_age", "check_prefix", "check_queue", "check_same_topic", "token_of"]
 
 TRUSTED = 0.8
 """The part of the retention of deletes that a point to resume from may be old.
@@ -69,6 +69,20 @@ def check_prefix(token: PageToken, prefix: Key | None) -> None:
             f"prefix={quoted(prefix)} is not the prefix of the pages before.",
             options=["prefix", "after"],
             hint="Leave it out: the token has it.",
+        )
+
+
+def check_same_topic(token: PageToken, topic: str, topic_id: str) -> None:
+    """Check that a page is of the topic that has this id.
+
+    Raises:
+        TopicRecreated: it is of an earlier topic of that name.
+    """
+    if token.topic_id != topic_id:
+        raise TopicRecreated(
+            f"The topic {topic} was re-created since the first page.",
+            topic=topic,
+            hint="Begin with the first page.",
         )
 
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 from functools import partial
 from os import PathLike
 from threading import Thread
-from typing import Any, Generic, TypeVar, Unpack
+from typing import Any, Generic, TypeVar, Unpack, cast
 
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.codecs import Codec, Undecodable, V
+from lvq_kafka.codecs import BYTES, Codec, Undecodable, V
 from lvq_kafka.core.facts import Position
 from lvq_kafka.core.latest.page_token import PageToken
 from lvq_kafka.core.latest.pending_keys import Cause
@@ -22,14 +22,14 @@ from lvq_kafka.core.queue.definition import QueueDefinition, time_rule
 from lvq_kafka.core.queue.standard import check_mapping
 from lvq_kafka.core.text.validation import at_least_one, function, instance, unfinished
 from lvq_kafka.declared.registry_watch import RegistryWatch
-from lvq_kafka.errors import ConfigError, DecodeError, LVQError, TopicRecreated
+from lvq_kafka.errors import ConfigError, DecodeError, LVQError
 from lvq_kafka.reading.catch_up_waiter import Limit, Timeout
-from lvq_kafka.reading.entries import EndOfDump, Event, to_entry
+from lvq_kafka.reading.entries import EndOfDump, Entry, Event, to_entry
 from lvq_kafka.reading.following_reader import FollowingReader
 from lvq_kafka.reading.index_queries import MemoryIndexes, WriterIndexes
 from lvq_kafka.reading.indexed_values import IndexedValues
 from lvq_kafka.reading.indexing import IndexBy, Indexing
-from lvq_kafka.reading.key_pages import KeyPage, check_age, check_prefix, check_queue, token_of
+from lvq_kafka.reading.key_pages import KeyPage, check_age, check_prefix, check_queue, check_same_topic, token_of
 from lvq_kafka.reading.listing import Listing
 from lvq_kafka.reading.queue_reader import QueueReader
 from lvq_kafka.reading.resuming import Resumable, ResumePoint, changed_since, check_known
@@ -175,6 +175,115 @@ class LiveMapping(FollowingReader[V], CurrentValues[V], IndexedValues[V], Generi
         """Like `scan`, for asyncio: in memory, the first one sorts the keys."""
         return await in_thread(partial(self.scan, prefix=prefix, start=start, stop=stop))
 
+    def look_up(self, key: Key) -> tuple[Entry[V] | None, EndOfDump]:
+        """Return the entry of a key, or None if it has no value, and the cut for which that holds.
+
+        Raises:
+            DecodeError: the codec cannot decode the value, and the policy is ``"raise"``.
+            UnencodableKey: this cannot be a key.
+            ReaderFailed, Closed: the view no longer follows the queue.
+        """
+        encoded = encode_key(key)
+        with self._shared.lock:
+            record = self._shared.current(encoded).record(encoded)
+            cut = self._cut()
+        if record is None:
+            return None, cut
+        return to_entry(record, self._topic, self._codec, raw_on_error=self._raw_on_error), cut
+
+    @property
+    def cut(self) -> EndOfDump:
+        """The cut through the log at which the values shown are."""
+        with self._shared.lock:
+            self._shared.catch_up.check()
+            return self._cut()
+
+    def _cut(self) -> EndOfDump:
+        """Return the cut of the values shown. The lock is held."""
+        catch_up = self._shared.catch_up
+        offsets = dict(sorted(catch_up.values.progress.positions.items()))
+        return EndOfDump(offsets, as_of=self._shared.as_of, topic_id=catch_up.topic_id)
+
+    @property
+    def complete(self) -> bool:
+        """True once the values shown are all those of a cut, however old that is.
+
+        False only before it is caught up for the first time. ``state`` says how current the values are.
+        """
+        catch_up = self._shared.catch_up
+        return catch_up.starting_over or catch_up.replay.caught_up
+
+    def undecoded(self) -> LiveMapping[bytes]:
+        """Return this mapping, once it was started, with values as the bytes in the log.
+
+        It is another face of the same reader: closing one closes both.
+        """
+        face: Any = object.__new__(type(self))
+        face.__dict__.update(self.__dict__, _codec=BYTES)
+        return cast("LiveMapping[bytes]", face)
+
+    def page(self, after: KeyPage[V] | str | None = None, *, limit: int = 100, prefix: Key | None = None) -> KeyPage[V]:
+        """Return the first entries in byte order of keys, or those after a page.
+
+        Each page has the values that are current when it is made, by this view or one of another process. So the pages
+        together are of no one moment; but no value is older than the cut of the first one, and ``watch(since=page)``
+        with the last page returns all that has changed from that cut on (R34). A listener that applies both has what
+        the view has. Nothing is kept for the pages.
+
+        Args:
+            after: the page before, or its token; None for the first page.
+            limit: the greatest number of entries.
+            prefix: only keys that begin with this text. It holds for the pages that follow, too.
+
+        Raises:
+            ConfigError: ``limit`` is no positive number; ``after`` is no page, or one of another queue or prefix.
+            DataLoss: deletes since the first page may be gone, which a watch would miss.
+            TopicRecreated: ``after`` is of another topic of this name.
+            CatchUpTimeout: this view did not get as far as the first page.
+            DecodeError: a value cannot be decoded.
+            ReaderFailed, Closed: the view no longer follows the queue.
+        """
+        return self._page(after, limit, prefix, Limit(self._catch_up_timeout))
+
+    async def page_async(
+        self, after: KeyPage[V] | str | None = None, *, limit: int = 100, prefix: Key | None = None
+    ) -> KeyPage[V]:
+        """Like `page`, for asyncio."""
+        waiting = Limit(self._catch_up_timeout)
+        return await in_thread(partial(self._page, after, limit, prefix, waiting), abort=waiting.give_up)
+
+    def _page(self, after: KeyPage[V] | str | None, limit: int, prefix: Key | None, waiting: Limit) -> KeyPage[V]:
+        at_least_one(_LONGEST_PAGE, limit=limit)
+        begun = None if after is None else token_of(after, "after")
+        if begun is not None:
+            self._check_page(begun, prefix, waiting)
+        with self._shared.lock:
+            table = self._shared.current_whole()
+            catch_up = self._shared.catch_up
+            token = begun or PageToken(
+                queue=self.queue,
+                topic_id=catch_up.topic_id,
+                as_of=self._shared.as_of,
+                offsets=dict(catch_up.values.progress.positions),
+                prefix=b"" if prefix is None else encode_key(prefix),
+                key=None,
+            )
+            begin = None if token.key is None else token.key + b"\0"  # the next key that there can be
+            records = list(table.scan(*key_bounds(token.prefix, begin, None), limit + 1).records())
+        last, shown = len(records) <= limit, records[:limit]
+        raw = self._raw_on_error
+        entries = [to_entry(record, self._topic, self._codec, raw_on_error=raw) for record in shown]
+        if shown:
+            token = replace(token, key=shown[-1].key)
+        return KeyPage(entries, token.text, last)
+
+    def _check_page(self, token: PageToken, prefix: Key | None, waiting: Limit) -> None:
+        """Check that a page can follow, and wait until this mapping is as far as the first one.
+
+        Raises what `page` raises.
+        """
+        raise NotImplementedError
+
     @refuse_unknown()
     def watch(
         self,
@@ -234,7 +343,7 @@ class LiveMapping(FollowingReader[V], CurrentValues[V], IndexedValues[V], Generi
             changed=changed,
             every=every,
             raw_on_error=self._raw_on_error,
-            queue=self._queue,
+            queue=self.queue,
         )
         if point is not None:
             try:
@@ -249,7 +358,7 @@ class LiveMapping(FollowingReader[V], CurrentValues[V], IndexedValues[V], Generi
         return await in_thread(partial(self.watch, **options), undo=Watch.close)
 
     @property
-    def _queue(self) -> str:
+    def queue(self) -> str:
         """The name of the queue."""
         raise NotImplementedError
 
@@ -375,73 +484,13 @@ class View(QueueReader[V], LiveMapping[V], Generic[V]):
     def _definition(self) -> QueueDefinition:
         return self._declared if self._registry is None else self._registry.known
 
-    def page(self, after: KeyPage[V] | str | None = None, *, limit: int = 100, prefix: Key | None = None) -> KeyPage[V]:
-        """Return the first entries in byte order of keys, or those after a page.
-
-        Each page has the values that are current when it is made, by this view or one of another process. So the pages
-        together are of no one moment; but no value is older than the cut of the first one, and ``watch(since=page)``
-        with the last page returns all that has changed from that cut on (R34). A listener that applies both has what
-        the view has. Nothing is kept for the pages.
-
-        Args:
-            after: the page before, or its token; None for the first page.
-            limit: the greatest number of entries.
-            prefix: only keys that begin with this text. It holds for the pages that follow, too.
-
-        Raises:
-            ConfigError: ``limit`` is no positive number; ``after`` is no page, or one of another queue or prefix.
-            DataLoss: deletes since the first page may be gone, which a watch would miss.
-            TopicRecreated: ``after`` is of another topic of this name.
-            CatchUpTimeout: this view did not get as far as the first page.
-            DecodeError: a value cannot be decoded.
-            ReaderFailed, Closed: the view no longer follows the queue.
-        """
-        return self._page(after, limit, prefix, Limit(self._catch_up_timeout))
-
-    async def page_async(
-        self, after: KeyPage[V] | str | None = None, *, limit: int = 100, prefix: Key | None = None
-    ) -> KeyPage[V]:
-        """Like `page`, for asyncio."""
-        waiting = Limit(self._catch_up_timeout)
-        return await in_thread(partial(self._page, after, limit, prefix, waiting), abort=waiting.give_up)
-
-    def _page(self, after: KeyPage[V] | str | None, limit: int, prefix: Key | None, waiting: Limit) -> KeyPage[V]:
-        at_least_one(_LONGEST_PAGE, limit=limit)
-        begun = None if after is None else token_of(after, "after")
-        if begun is not None:
-            self._check_page(begun, prefix, waiting)
-        with self._shared.lock:
-            table = self._shared.current_whole()
-            catch_up = self._shared.catch_up
-            token = begun or PageToken(
-                queue=self._definition.name,
-                topic_id=catch_up.topic_id,
-                as_of=self._shared.as_of,
-                offsets=dict(catch_up.values.progress.positions),
-                prefix=b"" if prefix is None else encode_key(prefix),
-                key=None,
-            )
-            begin = None if token.key is None else token.key + b"\0"  # the next key that there can be
-            records = list(table.scan(*key_bounds(token.prefix, begin, None), limit + 1).records())
-        last, shown = len(records) <= limit, records[:limit]
-        raw = self._raw_on_error
-        entries = [to_entry(record, self._topic, self._codec, raw_on_error=raw) for record in shown]
-        if shown:
-            token = replace(token, key=shown[-1].key)
-        return KeyPage(entries, token.text, last)
-
     def _check_page(self, token: PageToken, prefix: Key | None, waiting: Limit) -> None:
         """Check that a page can follow, and wait until this view is as far as the first one."""
-        check_queue(token, self._definition.name, "after")
+        check_queue(token, self.queue, "after")
         check_prefix(token, prefix)
         self._follower.waiter.caught_up(waiting)
         catch_up = self._shared.catch_up
-        if token.topic_id != catch_up.topic_id:
-            raise TopicRecreated(
-                f"The topic {self._topic} was re-created since the first page.",
-                topic=self._topic,
-                hint="Begin with the first page.",
-            )
+        check_same_topic(token, self._topic, catch_up.topic_id)
         check_age(token, catch_up.replay.absence.retention, self._cluster.now())
         self._follower.waiter.reached(token.offsets, waiting)
         self._see(ResumePoint(token.offsets, token.topic_id, token.as_of), "after")
@@ -482,7 +531,8 @@ class View(QueueReader[V], LiveMapping[V], Generic[V]):
             self._shared.saw(point.as_of)
 
     @property
-    def _queue(self) -> str:
+    def queue(self) -> str:
+        """The name of the queue."""
         return self._definition.name
 
     def _resume_point(self, since: Resumable) -> ResumePoint:

@@ -106,6 +106,7 @@ class Watch(Bound, Generic[V]):
         self._queue = queue
         self._passed: EndOfDump | None = None  # up to which everything has been returned
         self._reached: EndOfDump | None = None  # what is returned once the present line is
+        self._worded: tuple[EndOfDump | None, str] = (None, "")
         self._lines = 0
         self._pace = None if every is None else Pace(every, self._shared.clock)
         self._previous = previous
@@ -193,6 +194,13 @@ class Watch(Bound, Generic[V]):
             point = self._passed
         if point is None:
             return None
+        known, text = self._worded
+        if known is not point:  # many events have one point, and a server asks after each
+            text = self._token_of(point)
+            self._worded = point, text
+        return text
+
+    def _token_of(self, point: EndOfDump) -> str:
         return PageToken(self._queue, point.topic_id, point.as_of, point.offsets, b"", None).text
 
     def report(self, keys: Sequence[bytes]) -> None:

@@ -563,6 +563,7 @@ PLAYS: dict[str, list[Play]] = {
     "AttachedView.wait_caught_up_async": [view_waiting("wait_caught_up_async", attached=True)],
     "AttachedView.barrier_async": [view_waiting("barrier_async", attached=True)],
     "AttachedView.wait_for_async": [view_waiting("wait_for_async", "v/0/5", attached=True)],
+    "AttachedView.page_async": [view_waiting("page_async", attached=True)],
     "AttachedView.scan_async": [view_waiting("scan_async", attached=True)],
     "AttachedView.find_async": [view_waiting("find_async", "value", "1", attached=True)],
     "AttachedView.top_async": [view_waiting("top_async", 2, attached=True, by="value")],

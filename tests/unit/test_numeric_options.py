@@ -284,6 +284,8 @@ SAME = {
     "View.catch_up_timeout": "LastValueQueue.view.catch_up_timeout",
     "View.metadata_interval": "LastValueQueue.view.metadata_interval",
     "AttachedView.catch_up_timeout": "attach.catch_up_timeout",
+    "AttachedView.page.limit": "View.page.limit",
+    "AttachedView.page_async.limit": "View.page_async.limit",
     "AttachedView.top.n": "View.top.n",
     "AttachedView.top_async.n": "View.top_async.n",
     "AttachedView.watch.every": "View.watch.every",

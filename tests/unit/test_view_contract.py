@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka import BYTES, JSON, TEXT, Deleted, EndOfDump, Entry, LastValueQueue, Ttl, attach
-from lvq_kafka.errors import CatchUpTimeout, Closed, ConfigError, DecodeError, UnencodableKey
+from lvq_kafka.errors import CatchUpTimeout, Closed, ConfigError, DecodeError, TopicRecreated, UnencodableKey
 from lvq_kafka.reading import attached_view
 from lvq_kafka.reading.view import LiveMapping
 from lvq_kafka.testing import MemoryCluster
@@ -108,6 +108,73 @@ def test_g8_r40_r41_a_snapshot_is_one_cut_and_stays(world: World) -> None:
     assert snapshot.topic == "prices"
     assert snapshot.topic_id == view.snapshot().topic_id != ""
     assert [entry.value for entry in snapshot.iter_entries()] == ["1", "2"]
+
+
+def test_g8_r40_r41_a_key_is_looked_up_at_a_cut(world: World) -> None:
+    view = world.view(partitions=2)
+    world.put(partition=1, a="1", b="2")
+    view.barrier()
+    found, cut = view.look_up("a")
+    assert found == view.entry("a")
+    assert (cut.offsets, cut.topic_id) == ({0: 0, 1: 2}, view.snapshot().topic_id)
+    assert view.look_up("missing") == (None, cut)
+    world.put(partition=1, a=None)
+    view.barrier()
+    assert view.look_up("a") == (None, view.cut)
+    assert view.cut.offsets == {0: 0, 1: 3}
+    view.close()
+    with pytest.raises(Closed):
+        view.look_up("a")
+    with pytest.raises(Closed):
+        _ = view.cut
+
+
+def test_g1_r40_r41_it_is_complete_once_it_has_caught_up(world: World) -> None:
+    view = world.view()
+    assert view.complete
+    assert (view.queue, view.undecoded().queue) == ("prices", "prices")
+    world.cluster.disconnect()
+    eventually(lambda: view.state == "disconnected")
+    assert view.complete, "a cut is complete, however old it is"
+
+
+def test_r40_r41_another_face_of_it_has_bytes(world: World) -> None:
+    view = world.view(value=JSON)
+    world.put(a="1", bad="{")
+    view.barrier()
+    face = view.undecoded()
+    assert (view["a"], dict(face)) == (1, {"a": b"1", "bad": b"{"})
+    assert (face.look_up("bad")[0], face.page().entries[1].value) == (face.entry("bad"), b"{")
+    with face.watch(dump=True) as watch:
+        assert [event.value for event in watch.drain()[:2] if isinstance(event, Entry)] == [b"1", b"{"]
+    face.close()
+    with pytest.raises(Closed):
+        view["a"]
+
+
+def test_r34_r40_r41_it_has_pages_that_a_watch_follows(world: World) -> None:
+    view = world.view()
+    world.put(a="1", b="1", c="1")
+    view.barrier()
+    first = view.page(limit=2)
+    assert ([entry.key for entry in first.entries], first.last) == (["a", "b"], False)
+    world.put(a="2", c="2")
+    view.barrier()
+    last = view.page(first.token)
+    assert ([entry.value for entry in last.entries], last.last) == (["2"], True)
+    with view.watch(since=last.token) as watch:
+        events = [watch.poll(5) for _ in range(3)]
+    assert [event.key for event in events if isinstance(event, Entry)] == ["a", "c"]
+    assert isinstance(events[2], EndOfDump)
+    with pytest.raises(ConfigError, match="is not the prefix of the pages before"):
+        view.page(first, prefix="x")
+    world.cluster.topics.delete("prices")
+    world.cluster.topics.create("prices", partitions=1, config={"cleanup.policy": "compact"})
+    eventually(
+        lambda: (view.snapshot().topic_id, view.state) == (world.cluster.topics.describe("prices").id, "caught-up")
+    )
+    with pytest.raises(TopicRecreated, match="since the first page"):
+        view.page(last)
 
 
 def test_r40_r41_a_watch_reports_what_changes(world: World) -> None:
