@@ -362,6 +362,16 @@ class LiveMapping(FollowingReader[V], CurrentValues[V], IndexedValues[V], Generi
         """The name of the queue."""
         raise NotImplementedError
 
+    @property
+    def topic(self) -> str:
+        """The name of its topic."""
+        return self._topic
+
+    @property
+    def value_codec(self) -> Codec[V]:
+        """The codec of its values."""
+        return self._codec
+
     def _resume_point(self, since: Resumable) -> ResumePoint:
         """Return where a watch resumes. Raises what `watch` raises."""
         raise NotImplementedError

@@ -55,7 +55,7 @@ LAYERS = (
     ("admitting", "embedded", "json_lines"),
     ("address_settings", "queue", "testing"),
     ("durables",),
-    ("bridging", "lvq_kafka"),
+    ("bridging", "lvq_kafka", "serve"),
     ("cli", "compat", "lvq_spark"),
     ("__main__", "demo"),
 )

@@ -1,0 +1,60 @@
+"""One request on its way: what it asks for, of whom, and where it is answered from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lvq_kafka.core.latest.catch_up import State
+from lvq_kafka.serve.bearer_tokens import BearerTokens
+from lvq_kafka.serve.http_requests import HttpRequest
+from lvq_kafka.serve.long_answers import LongAnswers, Receive
+from lvq_kafka.serve.parameters import Parameter, parse_query
+from lvq_kafka.serve.served_queue import ServedQueue
+
+__all__ = ["HttpCall", "Served"]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The queues that are served, and the limits."""
+
+    queues: Mapping[str, ServedQueue]
+    tokens: BearerTokens | None
+    ready: Collection[State]
+    long_answers: LongAnswers
+    max_wait: float
+    """The longest that a request may ask to wait, in seconds."""
+    heartbeat: float
+    """The seconds after which a stream without events gets a comment."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpCall:
+    """A request whose route is known, and which may have what it asks for."""
+
+    request: HttpRequest
+    served: Served
+    receive: Receive
+    readable: frozenset[str]
+    """The names of the queues that its bearer may read; ``*`` for all."""
+    found: ServedQueue | None = None
+    """The queue that its path names, if it names one."""
+    key: bytes = b""
+    """The key that its path names."""
+
+    @property
+    def queue(self) -> ServedQueue:
+        """The queue that its path names."""
+        assert self.found is not None, "the route has a queue"
+        return self.found
+
+    @property
+    def cache_control(self) -> tuple[str, str]:
+        """The header that lets a cache keep an answer, and has it ask each time."""
+        return "cache-control", "no-cache" if self.served.tokens is None else "private, no-cache"
+
+    def parameters(self, known: Mapping[str, Parameter]) -> dict[str, Any]:
+        """Return the parameters of the query. Raises what `parse_query` raises."""
+        return parse_query(self.request.query, known)

@@ -1,0 +1,32 @@
+"""Server-sent events as bytes (HTML, section 9.2)."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["HEARTBEAT", "event_bytes", "retry_bytes"]
+
+HEARTBEAT = b":\n\n"
+"""A comment: it shows that the connection is alive, and is no event."""
+
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+
+
+def event_bytes(name: str, data: bytes, *, event_id: str | None = None) -> bytes:
+    """Return an event.
+
+    Args:
+        name: its type, without line ends.
+        data: its text in UTF-8.
+        event_id: what the client returns as ``Last-Event-ID``, from this event on; None to leave it as it is.
+    """
+    lines = [b"event: " + name.encode()]
+    if event_id is not None:
+        lines.append(b"id: " + event_id.encode())
+    lines += [b"data: " + line for line in _LINE_END.split(data)]
+    return b"\n".join(lines) + b"\n\n"
+
+
+def retry_bytes(milliseconds: int) -> bytes:
+    """Return the field that says when a client connects again."""
+    return b"retry: %d\n\n" % milliseconds

@@ -1,0 +1,215 @@
+"""Queues, and the values of one: a page, or all of them at one cut as lines or a table."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from lvq_kafka.codecs import BYTES
+from lvq_kafka.core.latest.page_token import PageToken
+from lvq_kafka.core.log.keys import encode_key
+from lvq_kafka.core.log.records import Record
+from lvq_kafka.json_lines import shown, to_line
+from lvq_kafka.reading.entries import Entry
+from lvq_kafka.reading.selection import Selection
+from lvq_kafka.reading.snapshot import Snapshot
+from lvq_kafka.runtime.aio import in_thread
+from lvq_kafka.serve.calls import HttpCall
+from lvq_kafka.serve.http_answers import HeaderLines, HttpAnswer, SendPart, StreamedAnswer, state_headers
+from lvq_kafka.serve.media_types import chosen_type
+from lvq_kafka.serve.parameters import Parameter, key, text, whole_number
+from lvq_kafka.serve.problems import HttpRefusal
+from lvq_kafka.serve.served_queue import ServedQueue
+
+__all__ = ["answer_live", "answer_queue", "answer_queues", "answer_ready", "answer_values"]
+
+_MOST = 1000  # entries of a page
+_USUAL = 100
+_MOST_READ = 20_000  # entries for a page: some milliseconds
+_PART = 256  # entries that are made at once
+
+_JSON, _LINES, _TABLE = "application/json", "application/x-ndjson", "text/csv"
+
+
+async def answer_live(call: HttpCall) -> HttpAnswer:
+    """Answer that the process runs."""
+    return _json({"live": True})
+
+
+async def answer_ready(call: HttpCall) -> HttpAnswer:
+    """Answer whether all queues are complete and in a ready state, without their names."""
+    views = [queue.view for queue in call.served.queues.values()]
+    ready = all(view.complete and view.state in call.served.ready for view in views)
+    return _json({"ready": ready}, status=200 if ready else 503)
+
+
+async def answer_queues(call: HttpCall) -> HttpAnswer:
+    """Answer with the queues that this client may read."""
+    call.parameters({})
+    queues = [queue for name, queue in call.served.queues.items() if "*" in call.readable or name in call.readable]
+    return _json({"queues": [_row(queue) for queue in queues]})
+
+
+async def answer_queue(call: HttpCall) -> HttpAnswer:
+    """Answer with the state of a queue."""
+    call.parameters({})
+    return _json(_row(call.queue))
+
+
+async def answer_values(call: HttpCall) -> HttpAnswer | StreamedAnswer:
+    """Answer with a page of values, or with all."""
+    asked = call.parameters(
+        {
+            "prefix": Parameter(key),
+            "selector": Parameter(text),
+            "limit": Parameter(whole_number(_MOST)),
+            "after": Parameter(text),
+        }
+    )
+    kind = chosen_type(call.request.header("accept"), [_JSON, _LINES, _TABLE])
+    call.queue.check_complete()
+    chooses = _chooser(call.queue, asked.get("selector"))
+    if kind == _JSON:
+        make = partial(_page, call.queue, asked.get("after"), asked.get("limit", _USUAL), asked.get("prefix"), chooses)
+        return _answer(call, kind, await in_thread(make))
+    if refused := [name for name in ("limit", "after") if name in asked]:
+        raise HttpRefusal(
+            400, f"There is no {refused[0]} for all values at one cut.", hint="Leave it out, or ask for JSON."
+        )
+    snapshot = await call.queue.view.snapshot_async()
+    rows = _lines if kind == _LINES else _table
+    parts = rows(call.queue, snapshot, _selected(snapshot, asked.get("prefix"), chooses))
+
+    async def stream(send: SendPart) -> None:
+        while part := await in_thread(lambda: b"".join(islice(parts, _PART))):
+            await send(part)
+
+    content = f"{kind}; charset=utf-8; header=present" if kind == _TABLE else kind
+    at_cut = _headers(call, content, [*state_headers(call.queue.view.status, snapshot.offsets)])
+    return StreamedAnswer([*at_cut, ("lvq-token", _token(call.queue, snapshot))], stream)
+
+
+# -------------------------------------------------------------------- pages
+
+
+def _page(
+    queue: ServedQueue, after: str | None, limit: int, prefix: bytes | None, chooses: Callable[[Entry[bytes]], bool]
+) -> bytes:
+    """Return a page as JSON.
+
+    It may have fewer entries than were asked for, and more may follow: ``last`` says that.
+    """
+    entries: list[Entry[bytes]] = []
+    read, token, last = 0, after, False
+    while not last and len(entries) < limit and read < _MOST_READ:
+        page = queue.view.page(token, limit=limit - len(entries), prefix=prefix)
+        entries += filter(chooses, page.entries)
+        read += len(page.entries)
+        token, last = page.token, page.last
+    rest = json.dumps({"token": token, "last": last})[1:]
+    return b'{"values": [' + b", ".join(map(queue.line, entries)) + b"], " + rest.encode() + b"\n"
+
+
+def _chooser(queue: ServedQueue, selector: str | None) -> Callable[[Entry[bytes]], bool]:
+    """Return a function that judges entries by a selector; without one, it takes all."""
+    if selector is None:
+        return lambda entry: True
+    selection = Selection(queue.view.topic, BYTES, selector=selector)
+
+    def chooses(entry: Entry[bytes]) -> bool:
+        _, partition, offset = entry.position
+        at = round(entry.timestamp * 1000)
+        return selection.matches(Record(partition, offset, at, encode_key(entry.key), entry.value, entry.headers))
+
+    return chooses
+
+
+# -------------------------------------------------------------------- all values
+
+
+def _selected(
+    snapshot: Snapshot[bytes], prefix: bytes | None, chooses: Callable[[Entry[bytes]], bool]
+) -> Iterator[Entry[bytes]]:
+    for entry in snapshot.iter_entries():
+        if (prefix is None or encode_key(entry.key).startswith(prefix)) and chooses(entry):
+            yield entry
+
+
+def _lines(queue: ServedQueue, snapshot: Snapshot[bytes], entries: Iterator[Entry[bytes]]) -> Iterator[bytes]:
+    """Yield the lines of an export, and one more that shows that it is whole."""
+    yield to_line(
+        {
+            "lvq_export": 1,
+            "queue": queue.name,
+            "topic": snapshot.topic,
+            "topic_id": snapshot.topic_id,
+            "offsets": {str(partition): offset for partition, offset in snapshot.offsets.items()},
+            "as_of": snapshot.as_of,
+            "format": queue.form,
+        }
+    )
+    number = 0
+    for entry in entries:
+        yield queue.line(entry) + b"\n"
+        number += 1
+    yield to_line({"event": "end-of-dump", "values": number, "token": _token(queue, snapshot)})
+
+
+def _table(queue: ServedQueue, snapshot: Snapshot[bytes], entries: Iterator[Entry[bytes]]) -> Iterator[bytes]:
+    """Yield the lines of a table.
+
+    Its last column names the cells that are base64, since they are not UTF-8.
+    """
+    yield _cells("key", "value", "position", "timestamp", "base64")
+    for entry in entries:
+        cells = {"key": shown(encode_key(entry.key)), "value": shown(entry.value)}
+        coded = [name for name, cell in cells.items() if isinstance(cell, dict)]
+        written = [cell if isinstance(cell, str) else cell["base64"] for cell in cells.values()]
+        yield _cells(*written, str(entry.position), repr(entry.timestamp), " ".join(coded))
+
+
+def _cells(*cells: str) -> bytes:
+    line = io.StringIO()
+    csv.writer(line).writerow(cells)
+    return line.getvalue().encode()
+
+
+def _token(queue: ServedQueue, snapshot: Snapshot[bytes]) -> str:
+    """Return the token of a snapshot, which the events go on from."""
+    return PageToken(queue.name, snapshot.topic_id, snapshot.as_of, snapshot.offsets, b"", None).text
+
+
+# -------------------------------------------------------------------- answers
+
+
+def _row(queue: ServedQueue) -> dict[str, Any]:
+    """Return the state of a queue."""
+    status = queue.view.status
+    row: dict[str, Any] = {"name": queue.name, "format": queue.form, "state": status.state}
+    row |= {"complete": queue.view.complete, "lag": status.lag, "age": max(0.0, round(status.silence, 3))}
+    if status.trouble is not None:
+        row["trouble"] = str(status.trouble)
+    if status.state not in ("failed", "closed") and queue.view.complete:
+        cut = queue.view.cut
+        row |= {"keys": len(queue.view), "topic_id": cut.topic_id, "as_of": cut.as_of}
+        row["cut"] = {str(partition): offset for partition, offset in cut.offsets.items()}
+    return row
+
+
+def _json(row: dict[str, Any], *, status: int = 200) -> HttpAnswer:
+    return HttpAnswer(
+        status, [("content-type", _JSON), ("cache-control", "no-store")], json.dumps(row).encode() + b"\n"
+    )
+
+
+def _answer(call: HttpCall, kind: str, body: bytes) -> HttpAnswer:
+    return HttpAnswer(200, _headers(call, kind, call.queue.headers()), body)
+
+
+def _headers(call: HttpCall, kind: str, state: HeaderLines) -> HeaderLines:
+    return [("content-type", kind), *state, ("vary", "accept"), call.cache_control]

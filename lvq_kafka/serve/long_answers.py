@@ -1,0 +1,82 @@
+"""Answers that wait or stream: bounded, and ended with their client or the server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from lvq_kafka.serve.problems import HttpRefusal
+
+__all__ = ["LongAnswers", "Receive"]
+
+T = TypeVar("T")
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+"""Returns the next message of a client, as ASGI defines it."""
+
+
+class LongAnswers:
+    """The answers of a server that take a while.
+
+    Args:
+        most: how many there may be at once.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._number = 0
+        self._running: set[asyncio.Task[Any]] = set()
+        self.ended = False
+        """Whether the server ends."""
+
+    def __len__(self) -> int:
+        return self._number
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Count an answer, as long as the context lasts.
+
+        Raises:
+            HttpRefusal: there are too many already, or the server ends.
+        """
+        if self.ended or self._number >= self._most:
+            why = "The server ends." if self.ended else f"{self._most:,} clients wait or read a stream here already."
+            raise HttpRefusal(503, why, hint="Try again later.", headers=[("retry-after", "5")])
+        self._number += 1
+        try:
+            yield
+        finally:
+            self._number -= 1
+
+    async def while_wanted(self, work: Coroutine[Any, Any, T], receive: Receive) -> T | None:
+        """Run work until its client leaves or the server ends; return None then."""
+        task = asyncio.ensure_future(work)
+        leaving = asyncio.ensure_future(_gone(receive))
+        self._running.add(task)
+        if self.ended:
+            task.cancel()
+        try:
+            await asyncio.wait({task, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})
+            return None if task.cancelled() else task.result()
+        finally:
+            self._running.discard(task)
+            for each in (task, leaving):
+                each.cancel()
+            await asyncio.gather(task, leaving, return_exceptions=True)
+
+    def end(self) -> None:
+        """End all of them, and refuse new ones."""
+        self.ended = True
+        for task in self._running:
+            task.cancel()
+
+
+async def _gone(receive: Receive) -> None:
+    """Return when the client has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,330 @@
+"""The ASGI application: it opens and closes views, admits requests, and sends answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
+from contextlib import AsyncExitStack, ExitStack
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, get_args
+
+from lvq_kafka.core.latest.catch_up import State
+from lvq_kafka.core.text.quoting import quoted
+from lvq_kafka.core.text.validation import at_least_one, durations
+from lvq_kafka.errors import ConfigError, LVQError
+from lvq_kafka.queue import LastValueQueue
+from lvq_kafka.reading.view import LiveMapping, View
+from lvq_kafka.runtime.aio import in_thread
+from lvq_kafka.runtime.keywords import refuse_unknown
+from lvq_kafka.serve.bearer_tokens import BearerTokens
+from lvq_kafka.serve.calls import HttpCall, Served
+from lvq_kafka.serve.host_names import check_host, host_rule
+from lvq_kafka.serve.http_answers import HttpAnswer, StreamedAnswer, problem
+from lvq_kafka.serve.http_requests import HttpRequest, read_request
+from lvq_kafka.serve.long_answers import LongAnswers, Receive
+from lvq_kafka.serve.problems import HttpRefusal, refusal_of
+from lvq_kafka.serve.routes import METHODS, Route, find_route
+from lvq_kafka.serve.served_queue import ServedQueue, form_of
+
+__all__ = ["QueueApp", "ServedSource", "app"]
+
+logger = logging.getLogger("lvq_kafka.serve")
+
+Scope = MutableMapping[str, Any]
+
+ServedSource = LastValueQueue[Any] | LiveMapping[Any]
+"""A queue, or an open view of one."""
+
+_READY: tuple[State, ...] = ("caught-up",)
+
+_SLOWEST = 60.0  # seconds for a client to take a part of a stream; one that does not is cut off, and may resume
+
+_Emit = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class QueueApp:
+    """An ASGI application that serves the current values of queues; see `app`.
+
+    A server runs its lifespan, which opens the queues, and closes what it has opened. Nothing runs the lifespan of an
+    application that is mounted in another: use ``async with`` in that of the outer one.
+    """
+
+    def __init__(
+        self,
+        sources: Iterable[ServedSource],
+        *,
+        hosts: Iterable[str],
+        token_file: str | PathLike[str] | None,
+        ready: Collection[State],
+        max_streams: int,
+        max_wait: float,
+        heartbeat: float,
+    ) -> None:
+        at_least_one(1_000_000, max_streams=max_streams)
+        durations("Give the longest wait that a request may ask for.", max_wait=max_wait)
+        durations("Give the time without events after which a comment is sent.", heartbeat=heartbeat)
+        self._sources = _by_name(sources)
+        self._hosts = host_rule(hosts)
+        self._ready = _states(ready)
+        self._tokens = None if token_file is None else _tokens(token_file)
+        self._long_answers = LongAnswers(max_streams)
+        self._opened = AsyncExitStack()
+        self._queues: dict[str, ServedQueue] = {}
+        for name, source in self._sources.items():
+            if isinstance(source, LiveMapping):
+                self._serve(name, source)
+        self._served = Served(
+            self._queues, self._tokens, self._ready, self._long_answers, float(max_wait), float(heartbeat)
+        )
+
+    def _serve(self, name: str, view: LiveMapping[Any]) -> None:
+        self._queues[name] = ServedQueue(name, view.undecoded(), form_of(view.value_codec))
+
+    # ---------------------------------------------------------------- lifespan
+
+    async def open_async(self) -> Self:
+        """Open views of the queues; does nothing for views that were given.
+
+        It does not wait until they are complete.
+
+        Raises:
+            TopicNotFound: the topic of a queue does not exist.
+            TransportError: the cluster cannot be reached or refuses the request.
+        """
+        try:
+            for name, source in self._sources.items():
+                if name not in self._queues and isinstance(source, LastValueQueue):
+                    view: View[Any] = source.view(undecodable="raw")
+                    self._opened.push_async_callback(view.aclose)
+                    await in_thread(view.start)
+                    self._serve(name, view)
+        except BaseException:
+            await self.aclose()
+            raise
+        return self
+
+    async def aclose(self) -> None:
+        """End all streams, and close the views that `open_async` has opened."""
+        self.end_streams()
+        await self._opened.aclose()
+
+    async def __aenter__(self) -> Self:
+        return await self.open_async()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    @property
+    def open_streams(self) -> int:
+        """The number of answers that wait or stream."""
+        return len(self._long_answers)
+
+    def end_streams(self) -> None:
+        """End all answers that wait or stream, and refuse new ones: the server is about to end.
+
+        Call it in the thread of its event loop. Servers wait for open answers before they end the lifespan.
+        """
+        self._long_answers.end()
+
+    async def _live(self, receive: Receive, send: _Emit) -> None:
+        """Run the lifespan."""
+        await receive()
+        try:
+            await self.open_async()
+        except LVQError as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.aclose()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    # ---------------------------------------------------------------- requests
+
+    async def __call__(self, scope: Scope, receive: Receive, send: _Emit) -> None:
+        """Answer as ASGI says.
+
+        Raises:
+            NotImplementedError: the connection is not one of HTTP.
+        """
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            await self._handle(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1000})
+        else:
+            raise NotImplementedError(f"This serves HTTP, not {scope['type']}.")
+
+    async def _handle(self, scope: Scope, receive: Receive, send: _Emit) -> None:
+        body = scope["method"] != "HEAD"
+        with ExitStack() as held:
+            answer = await self._answer(scope, receive, held)
+            if isinstance(answer, StreamedAnswer):
+                held.callback(answer.close)
+                await self._stream(answer, receive, send, body=body)
+            else:
+                await send({"type": "http.response.start", "status": answer.status, "headers": answer.lines})
+                await send({"type": "http.response.body", "body": answer.body if body else b""})
+
+    async def _answer(self, scope: Scope, receive: Receive, held: ExitStack) -> HttpAnswer | StreamedAnswer:
+        """Return the answer to a request, whatever happens.
+
+        Args:
+            held: gets what the answer needs until it is sent.
+        """
+        try:
+            route, call = self._admit(read_request(scope), receive)
+            if route.long:
+                held.enter_context(self._long_answers.place())
+            return await route.answer(call)
+        except HttpRefusal as refusal:
+            return problem(refusal)
+        except LVQError as error:
+            return problem(refusal_of(error))
+        except Exception:  # a fault of this library: the client learns nothing of it
+            logger.exception("A request could not be answered.")
+            return problem(HttpRefusal(500, "The server has a fault, which its log shows."))
+
+    def _admit(self, request: HttpRequest, receive: Receive) -> tuple[Route, HttpCall]:
+        """Return the route of a request, and the request with what it may have.
+
+        Raises:
+            HttpRefusal: it may not have it, or there is no such thing.
+        """
+        hosts = [value for name, value in request.headers if name == b"host"]
+        check_host(hosts[0].decode("latin-1") if len(hosts) == 1 else None, self._hosts)
+        if request.method not in METHODS:
+            allowed = ", ".join(METHODS)
+            raise HttpRefusal(405, f"There is no {quoted(request.method)} here.", headers=[("allow", allowed)])
+        route, parts = find_route(request.segments)
+        readable = frozenset("*")
+        if self._tokens is not None and not route.public:
+            readable = self._tokens.readable(request.header("authorization"))
+        found = self._find(parts["queue"], readable) if "queue" in parts else None
+        return route, HttpCall(request, self._served, receive, readable, found, parts.get("key", b""))
+
+    def _find(self, name: bytes, readable: frozenset[str]) -> ServedQueue:
+        queue = name.decode("utf-8", "replace")
+        if not BearerTokens.includes(readable, queue):
+            raise HttpRefusal(403, f"The bearer token does not allow to read {quoted(queue)}.")
+        found = self._queues.get(queue)
+        if found is not None:
+            return found
+        if queue in self._sources:
+            raise HttpRefusal(
+                503,
+                f"{queue} was not opened.",
+                hint="Its lifespan does not run. Enter the application with `async with` in that of the outer one.",
+            )
+        raise HttpRefusal(404, f"There is no queue {quoted(queue)} here.", hint="v1/queues names those that there are.")
+
+    async def _stream(self, answer: StreamedAnswer, receive: Receive, send: _Emit, *, body: bool) -> None:
+        """Send a stream. One that breaks off is left without its end, so that the client notices."""
+        await send({"type": "http.response.start", "status": 200, "headers": answer.lines})
+        if body:
+            try:
+                await self._long_answers.while_wanted(answer.stream(partial(_send_part, send)), receive)
+            except TimeoutError:
+                logger.info("A client that took nothing for %g s was cut off.", _SLOWEST)
+                return
+            except LVQError as error:
+                logger.warning("A stream ended early: %s", error)
+                return
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _send_part(send: _Emit, part: bytes) -> None:
+    if part:
+        async with asyncio.timeout(_SLOWEST):
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+
+
+@refuse_unknown()
+def app(
+    *sources: ServedSource,
+    hosts: Iterable[str] = (),
+    token_file: str | PathLike[str] | None = None,
+    ready: Collection[State] = _READY,
+    max_streams: int = 1000,
+    max_wait: float = 60.0,
+    heartbeat: float = 15.0,
+) -> QueueApp:
+    """Return an ASGI application that serves the current values of queues over HTTP (R46).
+
+    It reads, and writes nothing. docs/how-to/serve.md lists its routes.
+
+    Args:
+        sources: queues, of which it opens views itself; or open views, which stay the program's: also those that
+            `attach` returns, and those that select.
+        hosts: the names that clients use for this server, in their header ``Host``; ``"*"`` for any. Addresses and
+            localhost are always allowed.
+        token_file: a file with a bearer token in each line, and the queues that it may read, or ``*``. Without it,
+            everybody may read who can connect.
+        ready: the states in which ``/ready`` succeeds.
+        max_streams: the greatest number of answers that wait or stream at once.
+        max_wait: the greatest number of seconds that a request may ask to wait.
+        heartbeat: the seconds after which a stream of events without any gets a comment.
+
+    Raises:
+        ConfigError: an argument is invalid, or two sources have one name.
+        StateError: a view is not open.
+    """
+    return QueueApp(
+        sources,
+        hosts=hosts,
+        token_file=token_file,
+        ready=ready,
+        max_streams=max_streams,
+        max_wait=max_wait,
+        heartbeat=heartbeat,
+    )
+
+
+def _by_name(sources: Iterable[ServedSource]) -> dict[str, ServedSource]:
+    found: dict[str, ServedSource] = {}
+    for source in sources:
+        if isinstance(source, LiveMapping):
+            _ = source.cut  # raises if it is not open
+            name = source.queue
+        elif isinstance(source, LastValueQueue):
+            name = source.name
+        else:
+            raise ConfigError(
+                f"{quoted(source)} is neither a queue nor a view.",
+                options=["sources"],
+                hint="Give a LastValueQueue, or an open view of one.",
+            )
+        if name in found:
+            raise ConfigError(f"Two sources are named {quoted(name)}.", options=["sources"], hint="Leave one out.")
+        found[name] = source
+    if not found:
+        raise ConfigError("There is nothing to serve.", options=["sources"], hint="Give a queue, or an open view.")
+    return found
+
+
+def _states(ready: object) -> Collection[State]:
+    known: tuple[State, ...] = get_args(State)
+    named: list[Any] = list(ready) if isinstance(ready, Collection) and not isinstance(ready, str) else []
+    if not named or any(state not in known for state in named):
+        raise ConfigError(
+            f"ready={quoted(ready)} does not name states.",
+            options=["ready"],
+            hint=f"Give a list of some of {', '.join(known)}.",
+        )
+    return frozenset(named)
+
+
+def _tokens(file: str | PathLike[str]) -> BearerTokens:
+    try:
+        return BearerTokens.parse(Path(file).read_text(encoding="utf-8"), str(file))
+    except UnicodeDecodeError:
+        raise ConfigError(f"{file} is not text in UTF-8.", options=["token_file"]) from None
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}.", options=["token_file"]) from error

@@ -1,0 +1,66 @@
+"""All routes: the one place where they are listed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
+
+from lvq_kafka.serve.calls import HttpCall
+from lvq_kafka.serve.event_routes import answer_events
+from lvq_kafka.serve.http_answers import HttpAnswer, StreamedAnswer
+from lvq_kafka.serve.http_requests import decoded
+from lvq_kafka.serve.list_routes import answer_live, answer_queue, answer_queues, answer_ready, answer_values
+from lvq_kafka.serve.problems import HttpRefusal
+from lvq_kafka.serve.value_routes import answer_value
+
+__all__ = ["METHODS", "ROUTES", "Route", "find_route"]
+
+METHODS = ("GET", "HEAD")
+
+AnswerCall = Callable[[HttpCall], Awaitable[HttpAnswer | StreamedAnswer]]
+
+
+class Route(NamedTuple):
+    """A path and the function that answers."""
+
+    path: str
+    """Parts in braces stand for any segment: ``{queue}``, and ``{key}``, which may be empty."""
+    answer: AnswerCall
+    public: bool = False
+    """Whether it needs no token. It must not name a queue, or show a value."""
+    long: bool = False
+    """Whether it counts among the answers that are bounded in number."""
+
+
+ROUTES = (
+    Route("live", answer_live, public=True),
+    Route("ready", answer_ready, public=True),
+    Route("v1/queues", answer_queues),
+    Route("v1/queues/{queue}", answer_queue),
+    Route("v1/queues/{queue}/values", answer_values, long=True),
+    Route("v1/queues/{queue}/values/{key}", answer_value),
+    Route("v1/queues/{queue}/events", answer_events, long=True),
+)
+
+
+def find_route(segments: tuple[bytes, ...]) -> tuple[Route, Mapping[str, bytes]]:
+    """Return the route for the raw segments of a path, and its parts in braces, decoded.
+
+    Raises:
+        HttpRefusal: there is none, or a part is not percent-encoded.
+    """
+    for route in ROUTES:
+        wanted = route.path.split("/")
+        if len(wanted) == len(segments) and all(map(_fits, wanted, segments)):
+            named = {want[1:-1]: segment for want, segment in zip(wanted, segments) if want.startswith("{")}
+            return route, {name: decoded(segment, what=f"The {name}") for name, segment in named.items()}
+    longer = ROUTES[5].path.split("/")
+    if len(segments) > len(longer) and all(map(_fits, longer, segments)):
+        raise HttpRefusal(404, "There is nothing below a key.", hint="Write a slash in a key as %2F.")
+    raise HttpRefusal(404, "There is nothing at this address.", hint="The queues are at v1/queues.")
+
+
+def _fits(wanted: str, segment: bytes) -> bool:
+    if wanted == "{key}":
+        return True
+    return bool(segment) if wanted.startswith("{") else wanted.encode() == segment

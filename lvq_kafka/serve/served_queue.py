@@ -1,0 +1,71 @@
+"""A queue as it is served: a view of it, and the form of its values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lvq_kafka.codecs import Codec
+from lvq_kafka.json_lines import CODECS, Format, value_line
+from lvq_kafka.reading.entries import EndOfDump, Entry
+from lvq_kafka.reading.view import LiveMapping
+from lvq_kafka.serve.http_answers import HeaderLines, state_headers
+from lvq_kafka.serve.problems import HttpRefusal
+
+__all__ = ["ServedQueue", "form_of"]
+
+_TYPES: Mapping[Format, str] = {"bytes": "application/octet-stream", "text": "text/plain", "json": "application/json"}
+
+
+@dataclass(frozen=True, slots=True)
+class ServedQueue:
+    """A queue, whose view is open."""
+
+    name: str
+    view: LiveMapping[bytes]
+    form: Format
+    """The declared format of its values. Nothing else decides their type, and no message does."""
+
+    @property
+    def media_type(self) -> str:
+        """The type of a value, without parameters."""
+        return _TYPES[self.form]
+
+    def check_complete(self) -> None:
+        """Check that the view has been complete; before, a missing key means nothing (R46).
+
+        Raises:
+            HttpRefusal: it has not.
+            ReaderFailed, Closed: the view no longer follows the queue.
+        """
+        if self.view.complete:
+            return
+        status = self.view.status
+        if status.state in ("failed", "closed"):
+            _ = self.view.cut  # it raises the reason
+        done, total = status.progress
+        why = "; ".join(map(str, [*filter(None, [status.trouble]), *status.blocked_by]))
+        raise HttpRefusal(
+            503,
+            f"{self.name} is not complete yet: {done:,} of {total:,} offsets read, {status.state}"
+            f"{f' ({why})' if why else ''}.",
+            hint="Ask again.",
+            headers=[("retry-after", "1"), ("lvq-state", status.state)],
+        )
+
+    def headers(self, cut: EndOfDump | None = None) -> HeaderLines:
+        """Return the headers that say how current an answer is; without a cut, as of this moment."""
+        return state_headers(self.view.status, (self.view.cut if cut is None else cut).offsets)
+
+    def line(self, entry: Entry[bytes]) -> bytes:
+        """Return an entry as JSON, as `lvq_kafka.json_lines` has it, without a line end."""
+        at = entry.position
+        value: Any = CODECS[self.form].decode_at(entry.value, at, headers=entry.headers, raw_on_error=True)
+        shown: Entry[Any] = replace(entry, value=value)
+        return value_line(shown, self.form)[:-1]
+
+
+def form_of(codec: Codec[Any]) -> Format:
+    """Return the format of the values of a codec; bytes, if it is a program's own."""
+    return next((form for form, known in CODECS.items() if known is codec), "bytes")

@@ -1,0 +1,107 @@
+"""The value of a key: at once, if or when it changes, or when a position is reached."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from lvq_kafka.core.facts import Position
+from lvq_kafka.core.text.quoting import quoted
+from lvq_kafka.errors import CatchUpTimeout
+from lvq_kafka.serve.calls import HttpCall
+from lvq_kafka.serve.entity_tags import entity_tag, is_known
+from lvq_kafka.serve.http_answers import HttpAnswer, problem
+from lvq_kafka.serve.media_types import chosen_type
+from lvq_kafka.serve.parameters import Parameter, seconds, text
+from lvq_kafka.serve.problems import HttpRefusal
+
+__all__ = ["ENTRY", "answer_value"]
+
+ENTRY = "application/vnd.lvq.entry+json"
+"""The type of an entry as JSON. Where values are not JSON themselves, application/json is the same."""
+
+_PATIENCE = 5.0  # seconds, for a position, unless the request says otherwise
+
+
+async def answer_value(call: HttpCall) -> HttpAnswer:
+    """Answer with the current value of a key."""
+    asked = call.parameters({"wait": Parameter(seconds(call.served.max_wait)), "at-least": Parameter(text)})
+    looker = _Looker(call)
+    call.queue.check_complete()
+    wait = asked.get("wait")
+    if "at-least" in asked:
+        await _reach(call, asked["at-least"], _PATIENCE if wait is None else wait)
+        return looker.answer()
+    if not wait:
+        return looker.answer()
+    with call.served.long_answers.place():
+        changed = await call.served.long_answers.while_wanted(looker.wait(wait), call.receive)
+    return looker.answer() if changed is None else changed
+
+
+class _Looker:
+    """Answers one request about a key, as often as it has to be looked up."""
+
+    def __init__(self, call: HttpCall) -> None:
+        self._call = call
+        value = call.queue.media_type
+        others = [ENTRY] if value == "application/json" else [ENTRY, "application/json"]
+        self._type = chosen_type(call.request.header("accept"), [value, *others])
+        self._as_entry = self._type in others
+        self._known = call.request.header("if-none-match")
+
+    def _look_up(self) -> tuple[str, Callable[[], HttpAnswer]]:
+        """Return the tag of the value, empty if there is none, and a maker of the answer."""
+        queue, key = self._call.queue, self._call.key
+        entry, cut = queue.view.look_up(key)
+        headers = [*queue.headers(cut), ("vary", "accept"), self._call.cache_control]
+        if entry is None:
+            detail = f"{queue.name} has no value for the key {quoted(key.decode('utf-8', 'replace'))}."
+            return "", lambda: problem(HttpRefusal(404, detail, headers=queue.headers(cut)))
+        tag = entity_tag(cut.topic_id, entry.position, "entry" if self._as_entry else "value")
+        headers.append(("etag", tag))
+        if is_known(tag, self._known):
+            return tag, lambda: HttpAnswer(304, headers)
+        kind = f"{self._type}; charset=utf-8" if self._type == "text/plain" else self._type
+        body = queue.line(entry) + b"\n" if self._as_entry else entry.value
+        return tag, lambda: HttpAnswer(200, [("content-type", kind), *headers], body)
+
+    def answer(self) -> HttpAnswer:
+        """Return the answer at this moment."""
+        return self._look_up()[1]()
+
+    async def wait(self, limit: float) -> HttpAnswer:
+        """Return the answer once it is another than the client knows, or in ``limit`` seconds.
+
+        A client that names no value that it knows waits for another than the present one.
+        """
+        with self._call.queue.view.watch(keys=[self._call.key]) as watch:
+            tag, make = self._look_up()
+            if self._known is not None and not is_known(tag, self._known):
+                return make()
+            first = tag
+            with suppress(TimeoutError):
+                async with asyncio.timeout(limit):
+                    async for _ in watch:
+                        tag, make = self._look_up()
+                        if tag != first:
+                            return make()
+        return self.answer()
+
+
+async def _reach(call: HttpCall, position: str, limit: float) -> None:
+    """Wait until the view is as far as a position.
+
+    Raises:
+        CatchUpTimeout: it is not in time.
+        ConfigError: it is not a position of this queue.
+    """
+    view = call.queue.view
+    at = Position.parse(position)
+    if at.offset >= 0:
+        with suppress(CatchUpTimeout):
+            view.wait_for(at, 0)  # the usual case, without a thread
+            return
+    with call.served.long_answers.place():
+        await call.served.long_answers.while_wanted(view.wait_for_async(at, limit), call.receive)

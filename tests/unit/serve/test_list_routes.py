@@ -1,0 +1,139 @@
+"""Queues, pages and whole queues over HTTP; probes (R46)."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+from typing import Any
+
+from lvq_kafka import BYTES, JSON
+from lvq_kafka.json_lines import parse_line
+from tests.unit.serve.scenes import scene
+
+VALUES = "/v1/queues/prices/values"
+
+
+def keys(reply: Any) -> str:
+    return " ".join(row["key"] for row in reply.json["values"])
+
+
+async def test_r46_queues_have_their_state() -> None:
+    async with scene() as on:
+        (row,) = (await on.client.get("/v1/queues")).json["queues"]
+        assert row == (await on.client.get("/v1/queues/prices")).json | {"age": row["age"], "as_of": row["as_of"]}
+        assert row.pop("age") >= 0
+        assert row.pop("as_of") > 0
+        cut = on.view.cut
+        assert row == {
+            "name": "prices",
+            "format": "text",
+            "state": "caught-up",
+            "complete": True,
+            "lag": 0,
+            "keys": 2,
+            "topic_id": cut.topic_id,
+            "cut": {"0": 2},
+        }
+        assert (await on.client.get("/v1/queues?x=1")).status == 400
+        assert (await on.client.get("/v1/queues/other")).status == 404
+
+
+async def test_r46_pages_are_in_order_of_keys() -> None:
+    async with scene(partitions=2) as on:
+        on.put(**dict.fromkeys("cabd", "1"))
+        await on.settle()
+        first = await on.client.get(f"{VALUES}?limit=4")
+        assert (keys(first), first.json["last"]) == ("IBM MSFT a b", False)
+        assert (first.headers["content-type"], first.headers["lvq-state"]) == ("application/json", "caught-up")
+        second = await on.client.get(f"{VALUES}?after={first.json['token']}")
+        assert (keys(second), second.json["last"]) == ("c d", True)
+        assert keys(await on.client.get(f"{VALUES}?prefix=I")) == "IBM"
+        other = await on.client.get(f"{VALUES}?after={first.json['token']}&prefix=I")
+        assert (other.status, "prefix" in other.json["detail"]) == (400, True)
+        assert (await on.client.get(f"{VALUES}?after=garbage")).status == 400
+        assert (await on.client.get(f"{VALUES}?limit=1001")).status == 400
+        head = await on.client.get(VALUES, method="HEAD")
+        assert (head.status, head.body, int(head.headers["content-length"]) > 500) == (200, b"", True)
+
+
+async def test_r28_r46_a_selector_selects_what_pages_have_and_each_page_says_where_it_ended() -> None:
+    async with scene() as on:
+        for number in range(50):
+            on.cluster.write("prices", b"k%02d" % number, b"1", [("n", b"%d" % (number % 10))])
+        await on.settle()
+        found, token = "", ""
+        while True:
+            page = await on.client.get(f"{VALUES}?selector=n='7'&limit=2{token}")
+            found += f" {keys(page)}"
+            if page.json["last"]:
+                break
+            token = f"&after={page.json['token']}"
+        assert found.split() == ["k07", "k17", "k27", "k37", "k47"]
+        assert (await on.client.get(f"{VALUES}?selector=n=")).json["error"] == "ConfigError"
+
+
+async def test_g8_r46_lines_are_an_export_at_one_cut_with_an_end() -> None:
+    async with scene(JSON) as on:
+        on.cluster.write("prices", b"\xff", b'{"a": 1}')
+        await on.settle()
+        reply = await on.client.get(VALUES, accept="application/x-ndjson")
+        assert (reply.status, reply.headers["content-type"]) == (200, "application/x-ndjson")
+        assert reply.headers["lvq-cut"] == "0=3"
+        lines = reply.body.decode().splitlines()
+        head, *rows, end = map(json.loads, lines)
+        assert (head["lvq_export"], head["offsets"], head["format"]) == (1, {"0": 3}, "json")
+        assert [row.get("value") for row in rows] == [118.5, 27.95, {"a": 1}]
+        assert (end["event"], end["values"], end["token"]) == ("end-of-dump", 3, reply.headers["lvq-token"])
+        assert [line.key for text in lines if (line := parse_line(text, "json"))] == [b"IBM", b"MSFT", b"\xff"]
+        some = await on.client.get(f"{VALUES}?prefix=I", accept="application/x-ndjson")
+        assert [json.loads(line).get("key") for line in some.body.splitlines()] == [None, "IBM", None]
+        assert (await on.client.get(f"{VALUES}?limit=1", accept="application/x-ndjson")).status == 400
+        on.put(FB="1")
+        await on.settle()
+        async with on.client.stream(f"/v1/queues/prices/events?since={end['token']}") as stream:
+            assert [event.name for event in await stream.until("end-of-dump")] == ["state", "value", "end-of-dump"]
+
+
+async def test_r46_a_table_has_what_is_not_text_in_base64() -> None:
+    async with scene(BYTES) as on:
+        on.cluster.write("prices", b'a,"b"\n', b"\xff")
+        await on.settle()
+        reply = await on.client.get(VALUES, accept="text/csv")
+        assert reply.headers["content-type"] == "text/csv; charset=utf-8; header=present"
+        head, *rows = csv.reader(io.StringIO(reply.body.decode(), newline=""))
+        assert head == ["key", "value", "position", "timestamp", "base64"]
+        assert [row[:3] + row[4:] for row in rows] == [
+            ["IBM", "118.50", "prices/0/0", ""],
+            ["MSFT", "27.95", "prices/0/1", ""],
+            ['a,"b"\n', "/w==", "prices/0/2", "value"],
+        ]
+
+
+async def test_a_large_queue_is_sent_in_parts() -> None:
+    async with scene() as on:
+        for number in range(1000):
+            on.cluster.write("prices", b"%d" % number, b"x" * 100)
+        await on.settle()
+        async with asyncio.timeout(20), on.client.stream(VALUES, accept="application/x-ndjson") as stream:
+            parts = []
+            while (part := await stream.parts.get()) is not None:
+                parts.append(part)
+            assert len(parts) > 3
+            assert b"".join(parts).count(b"\n") == 1004
+        assert on.app.open_streams == 0
+
+
+async def test_r46_probes_follow_the_state() -> None:
+    async with scene(ready=("caught-up", "disconnected")) as either, scene() as on:
+        assert [(await on.client.get(path)).json for path in ("/live", "/ready")] == [{"live": True}, {"ready": True}]
+        for each in (either, on):
+            each.cluster.disconnect()
+            async with asyncio.timeout(10):
+                while each.view.state != "disconnected":
+                    await asyncio.sleep(0)
+        ready = await on.client.get("/ready")
+        assert (ready.status, ready.json) == (503, {"ready": False})
+        assert (await either.client.get("/ready")).status == 200
+        assert (await on.client.get("/live")).status == 200
