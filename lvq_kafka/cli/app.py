@@ -25,6 +25,7 @@ from lvq_kafka.cli.commands.options import options
 from lvq_kafka.cli.commands.queues import declare, drop, queues
 from lvq_kafka.cli.commands.read import browse, get
 from lvq_kafka.cli.commands.repair import repair
+from lvq_kafka.cli.commands.serve import serve
 from lvq_kafka.cli.commands.settings import settings
 from lvq_kafka.cli.commands.stats import stats
 from lvq_kafka.cli.commands.watch import watch
@@ -50,7 +51,7 @@ __all__ = ["lvq"]
 SECTIONS: Mapping[str, tuple[click.Command, ...]] = {
     "Queues": (declare, alter, options, settings, queues, stats, drop),
     "Write": (send, put, delete, feed),
-    "Read": (get, browse, watch, export, hold),
+    "Read": (get, browse, watch, export, hold, serve),
     "Consume": (consume,),
     "Bridge": (bridge,),
     "Manage": (purge, expire, reset, move, repair, reclaim),

@@ -1,0 +1,198 @@
+"""The command that serves queues over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from ipaddress import ip_address
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+
+from lvq_kafka.cli.common_options import WholeNumber, command, format_option
+from lvq_kafka.cli.exit_codes import print_problem
+from lvq_kafka.cli.invocation import Invocation, QueueChoice
+from lvq_kafka.cli.output import Output
+from lvq_kafka.core.text.quoting import printable
+from lvq_kafka.json_lines import Format
+from lvq_kafka.runtime.extras import needing
+from lvq_kafka.serve import QueueApp, app
+
+if TYPE_CHECKING:
+    from uvicorn import Server
+
+__all__ = ["serve"]
+
+_HEADERS = 16_384  # bytes of a request's line and headers; longer ones are cut off before they are read
+_BACKLOG = 1024  # connections that wait to be accepted
+_SPARE = 256  # connections beside those that wait or stream
+_ENDING = 5  # seconds for answers that are on their way when the server ends
+
+
+@command(
+    "serve",
+    examples=[
+        "lvq serve prices --format text",
+        "lvq serve prices orders --port 8080 --store /var/lib/lvq",
+        "lvq serve prices --host 0.0.0.0 --allow-host prices.example.com --token-file tokens",
+    ],
+)
+@click.argument("queues", metavar="QUEUE…", nargs=-1, required=True)
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option(
+    "--port",
+    type=WholeNumber(min=0, max=65_535),
+    default=8080,
+    show_default=True,
+    help="The port to listen on; 0 for any free one.",
+)
+@click.option(
+    "--store",
+    metavar="DIRECTORY",
+    help="Keep the values in stores in this directory, one for each queue, and go on from there after a restart.",
+)
+@click.option(
+    "--allow-host",
+    "hosts",
+    metavar="NAME",
+    multiple=True,
+    help="A name that clients use for this server. Repeatable. Addresses and localhost are always allowed.",
+)
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    help="The readers: in each line a bearer token and the queues that it may read, or *.",
+)
+@click.option(
+    "--max-streams",
+    type=WholeNumber(min=1, max=1_000_000),
+    default=1000,
+    show_default=True,
+    help="The most clients that wait or read a stream at once.",
+)
+@format_option
+def serve(
+    invocation: Invocation,
+    queues: tuple[str, ...],
+    *,
+    host: str,
+    port: int,
+    store: str | None,
+    hosts: tuple[str, ...],
+    token_file: str | None,
+    max_streams: int,
+    form: Format,
+) -> None:
+    """Serve current values over HTTP: values, pages and events.
+
+    It writes its address once it listens, and answers reads once a queue is complete; /ready says when. It writes
+    nothing to queues. It has no TLS: put a proxy in front of it for clients elsewhere.
+
+    Runs until Ctrl-C or SIGTERM.
+    """
+    with needing("serve", "lvq serve"):
+        import uvicorn  # noqa: F401  # reports a missing package before anything is opened
+    if token_file is None and not _is_loopback(host):
+        print_problem(f"Without --token-file, everybody may read who can reach {host}.", warning=True)
+    with ExitStack() as opened:
+        listening = opened.enter_context(_listening(host, port))
+        views = []
+        for name in queues:
+            queue = invocation.open(QueueChoice(name), form, create=True)
+            place = None if store is None else Path(store) / queue.name
+            views.append(opened.enter_context(closing(queue.view(store=place, undecodable="raw"))).start())
+        served = app(*views, hosts=[*hosts, *_names(host)], token_file=token_file, max_streams=max_streams)
+        _report(invocation.out, _url(listening), [view.queue for view in views])
+        ended_by: list[int] = []
+        asyncio.run(_server(served, max_streams, ended_by.append).serve(sockets=[listening]))
+        for number in ended_by[:1]:
+            signal.raise_signal(number)  # ends the command as any other; in the event loop, its tasks would complain
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens. Connections wait in it until they are served."""
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    try:
+        return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+    except OSError as error:
+        error.filename = f"{host}:{port}"
+        raise
+
+
+def _server(served: QueueApp, max_streams: int, heed: Callable[[int], object]) -> Server:
+    """Return a server that ends streams before it waits for answers.
+
+    Args:
+        served: the application.
+        max_streams: the most clients that wait or read a stream at once.
+        heed: called with a signal that ends the server.
+    """
+    from uvicorn import Config, Server
+
+    class StreamEndingServer(Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            heed(sig)
+            super().handle_exit(sig, frame)
+
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+            try:
+                yield
+            finally:
+                for number, handler in before.items():
+                    signal.signal(number, handler)
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            served.end_streams()
+            await super().shutdown(sockets=sockets)
+
+    config = Config(
+        served,
+        http="h11",  # the one whose limits of a request can be set
+        ws="none",
+        lifespan="off",  # the views are open
+        proxy_headers=False,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=_BACKLOG,
+        h11_max_incomplete_event_size=_HEADERS,
+        limit_concurrency=max_streams + _SPARE,
+        timeout_graceful_shutdown=_ENDING,
+    )
+    return StreamEndingServer(config)
+
+
+def _report(out: Output, url: str, queues: list[str]) -> None:
+    if out.person:
+        out.say(printable(f"{', '.join(queues)} at {url}"))
+    else:
+        out.row({"url": url, "queues": queues})
+    out.flush()
+
+
+def _url(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _names(host: str) -> list[str]:
+    """Return the name that clients use, if the server listens on one."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return [host]
+    return []

@@ -1,0 +1,90 @@
+"""`lvq serve`: current values over HTTP, from a process (R46)."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.event_parser import EventParser
+from tests.unit.cli.conftest import Run
+from tests.waiting import eventually
+
+ROOT = Path(__file__).parents[3]
+
+
+@contextmanager
+def serving(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
+    command = [sys.executable, "-m", "tests.unit.cli.memory_lvq", "serve", "prices", "--port", "0", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as server:
+        try:
+            assert server.stdout is not None
+            row = json.loads(server.stdout.readline())
+            assert row["queues"] == ["prices"]
+            with httpx.Client(base_url=row["url"], timeout=20) as client:
+                eventually(lambda: client.get("/ready").status_code == 200)
+                yield server, client
+        finally:
+            server.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_r46_lvq_serve_serves_a_queue_and_ends_its_streams_with_the_signal(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with serving("--store", str(tmp_path), "--format", "text") as (server, client):
+        reply = client.get("/v1/queues/prices/values/IBM")
+        assert (reply.status_code, reply.text, reply.headers["content-type"]) == (
+            200,
+            "118.50",
+            "text/plain; charset=utf-8",
+        )
+        assert "server" not in reply.headers
+        known = client.get("/v1/queues/prices/values/IBM", headers={"If-None-Match": reply.headers["etag"]})
+        assert known.status_code == 304
+        changed = client.get("/v1/queues/prices/values/MSFT?wait=20")
+        assert changed.text > "400.00"
+        assert client.head("/v1/queues/prices/values/IBM").headers["content-length"] == "6"
+        assert client.get("/live", headers={"Host": "evil.example"}).status_code == 421
+        assert client.post("/live").status_code == 405
+        parser, seen = EventParser(), []
+        with client.stream("GET", "/v1/queues/prices/events?every=0.05") as stream:
+            for part in stream.iter_raw():
+                seen += parser.feed(part)
+                if len(seen) > 5 and server.poll() is None:
+                    server.send_signal(number)
+        assert [event.name for event in seen[:2]] == ["state", "reset"]
+        assert server.wait(20) == 128 + number
+        assert server.stderr is not None
+        assert server.stderr.read() == ""
+    assert json.loads((tmp_path / "prices" / "store.json").read_text())["clean"] is True
+
+
+def test_r46_lvq_serve_limits_requests_before_it_reads_them() -> None:
+    with serving() as (_, client):
+        address = (client.base_url.host, client.base_url.port)
+        for head in (b"GET /" + b"a" * 20_000, b"GET / HTTP/1.1\r\nHost: localhost\r\nA: " + b"a" * 20_000):
+            with socket.create_connection(address, timeout=20) as connection:
+                connection.sendall(head)
+                assert connection.recv(100).startswith(b"HTTP/1.1 4")
+
+
+def test_lvq_serve_refuses_what_it_cannot_serve(run: Run, tmp_path: Path) -> None:
+    assert run("serve", "prices", "--port", "0").code == 4
+    assert run("declare", "prices", "--key-header", "ticker").code == 0
+    (tmp_path / "tokens").write_text("short prices\n")
+    ran = run("serve", "prices", "--port", "0", "--token-file", str(tmp_path / "tokens"))
+    assert (ran.code, "Line 1 of" in ran.stderr, "short" in ran.stderr) == (2, True, False)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ran = run("serve", "prices", "--port", str(taken.getsockname()[1]))
+    assert (ran.code, "in use" in ran.stderr) == (2, True)
+    ran = run("serve", "other", "--host", "0.0.0.0", "--port", "0")
+    assert "everybody may read who can reach 0.0.0.0" in ran.stderr
