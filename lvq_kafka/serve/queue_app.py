@@ -189,7 +189,7 @@ class QueueApp:
         except LVQError as error:
             return problem(refusal_of(error))
         except Exception:  # a fault of this library: the client learns nothing of it
-            logger.exception("A request could not be answered.")
+            logger.exception("a request could not be answered")
             return problem(HttpRefusal(500, "The server has a fault, which its log shows."))
 
     def _admit(self, request: HttpRequest, receive: Receive) -> tuple[Route, HttpCall]:
@@ -232,10 +232,10 @@ class QueueApp:
             try:
                 await self._long_answers.while_wanted(answer.stream(partial(_send_part, send)), receive)
             except TimeoutError:
-                logger.info("A client that took nothing for %g s was cut off.", _SLOWEST)
+                logger.info("a client that took nothing for %g s was cut off", _SLOWEST)
                 return
             except LVQError as error:
-                logger.warning("A stream ended early: %s", error)
+                logger.warning("a stream ended early: %s", error)
                 return
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
