@@ -117,7 +117,7 @@ class _EventStream:
         self._point: str | None = None  # what the client would resume from
 
     async def run(self, send: SendPart) -> None:
-        """SendPart events until the view is closed or fails."""
+        """Send events until the view is closed or fails."""
         sent = time.monotonic()
         part = self._first_events()
         while True:
@@ -126,23 +126,25 @@ class _EventStream:
                 sent = time.monotonic()
             try:
                 async with asyncio.timeout(_TICK):
-                    part = self._gather(await anext(self._watch))
+                    event = await anext(self._watch)
             except TimeoutError:
                 idle = time.monotonic() - sent >= self._heartbeat
                 part = self._news() or (HEARTBEAT if idle else b"")
             except (StopAsyncIteration, ReaderFailed):
                 await send(self._news())
                 return
+            else:
+                part = await self._gather(event)
 
-    def _gather(self, event: Event[bytes]) -> bytes:
+    async def _gather(self, event: Event[bytes]) -> bytes:
         """Return an event and those that are ready, as far as they fit into one part."""
-        news = self._news()  # before values, so that none counts as newer than it is
-        parts = [news, self._encode(event)]
+        parts = [self._news(), self._encode(event)]
         size = len(parts[1])
-        with suppress(ReaderFailed):  # which the next wait reports
-            while size < _PART and (more := self._watch.poll(0.0)) is not None:
-                parts.append(self._encode(more))
-                size += len(parts[-1])
+        with suppress(TimeoutError, StopAsyncIteration, ReaderFailed):  # the next wait reports the latter two
+            async with asyncio.timeout(0):  # until the watch waits, or lets others run
+                while size < _PART:
+                    parts.append(self._encode(await anext(self._watch)))
+                    size += len(parts[-1])
         return b"".join(parts)
 
     def _encode(self, event: Event[bytes]) -> bytes:

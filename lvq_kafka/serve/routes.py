@@ -32,13 +32,15 @@ class Route(NamedTuple):
     """Whether it counts among the answers that are bounded in number."""
 
 
+_VALUE = "v1/queues/{queue}/values/{key}"
+
 ROUTES = (
     Route("live", answer_live, public=True),
     Route("ready", answer_ready, public=True),
     Route("v1/queues", answer_queues),
     Route("v1/queues/{queue}", answer_queue),
     Route("v1/queues/{queue}/values", answer_values, long=True),
-    Route("v1/queues/{queue}/values/{key}", answer_value),
+    Route(_VALUE, answer_value),
     Route("v1/queues/{queue}/events", answer_events, long=True),
 )
 
@@ -54,8 +56,8 @@ def find_route(segments: tuple[bytes, ...]) -> tuple[Route, Mapping[str, bytes]]
         if len(wanted) == len(segments) and all(map(_fits, wanted, segments)):
             named = {want[1:-1]: segment for want, segment in zip(wanted, segments) if want.startswith("{")}
             return route, {name: decoded(segment, what=f"The {name}") for name, segment in named.items()}
-    longer = ROUTES[5].path.split("/")
-    if len(segments) > len(longer) and all(map(_fits, longer, segments)):
+    value = _VALUE.split("/")
+    if len(segments) > len(value) and all(map(_fits, value, segments)):
         raise HttpRefusal(404, "There is nothing below a key.", hint="Write a slash in a key as %2F.")
     raise HttpRefusal(404, "There is nothing at this address.", hint="The queues are at v1/queues.")
 
