@@ -89,18 +89,20 @@ class QueueApp:
     async def open_async(self) -> Self:
         """Open views of the queues; does nothing for views that were given.
 
-        It does not wait until they are complete.
+        It does not wait until they are complete. It may be opened again after it was closed.
 
         Raises:
             TopicNotFound: the topic of a queue does not exist.
             TransportError: the cluster cannot be reached or refuses the request.
         """
+        self._long_answers.ended = False
         try:
             for name, source in self._sources.items():
                 if name not in self._queues and isinstance(source, LastValueQueue):
                     view: View[Any] = source.view(undecodable="raw")
                     self._opened.push_async_callback(view.aclose)
-                    await in_thread(view.start)
+                    self._opened.callback(self._queues.pop, name, None)
+                    await in_thread(view.start, undo=View.close)
                     self._serve(name, view)
         except BaseException:
             await self.aclose()

@@ -69,6 +69,10 @@ async def test_it_opens_queues_and_closes_what_it_has_opened_in_its_lifespan() -
         await life
         assert (opened.state, view.state) == ("closed", "caught-up")
         assert (await client.get(IBM)).status == 503
+        async with served, asyncio.timeout(20):
+            while (await client.get("/ready")).status == 503:
+                await asyncio.sleep(0.01)
+            assert (await client.get("/v1/queues/other/values")).status == 200
 
 
 async def test_a_queue_that_cannot_be_opened_fails_the_startup_with_the_reason() -> None:
