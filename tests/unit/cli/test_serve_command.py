@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from lvq_kafka.cli.commands.serve import _listening
 from tests.event_parser import EventParser
 from tests.unit.cli.conftest import Run
 from tests.waiting import eventually
@@ -75,6 +76,13 @@ def test_r46_lvq_serve_limits_requests_before_it_reads_them() -> None:
             with socket.create_connection(address, timeout=20) as connection:
                 connection.sendall(head)
                 assert connection.recv(100).startswith(b"HTTP/1.1 4")
+
+
+def test_lvq_serve_sends_a_body_without_waiting_for_the_client() -> None:
+    with _listening("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_lvq_serve_refuses_what_it_cannot_serve(run: Run, tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from tests.unit.serve.scenes import Scene, scene
 async def serving(on: Scene) -> AsyncIterator[int]:
     """Serve a scene, and yield the port."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)  # connections inherit it
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)  # connections inherit both
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         config = uvicorn.Config(on.app, http="h11", ws="none", lifespan="on", log_config=None, access_log=False)
         server = uvicorn.Server(config)
         task = asyncio.ensure_future(server._serve(sockets=[listening]))
