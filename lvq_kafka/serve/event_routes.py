@@ -24,7 +24,7 @@ from lvq_kafka.reading.watch import Watch
 from lvq_kafka.runtime.aio import in_thread
 from lvq_kafka.serve.calls import HttpCall
 from lvq_kafka.serve.event_stream import HEARTBEAT, event_bytes, retry_bytes
-from lvq_kafka.serve.http_answers import SendPart, StreamedAnswer
+from lvq_kafka.serve.http_answers import SendPart, StreamedAnswer, state_headers
 from lvq_kafka.serve.media_types import chosen_type
 from lvq_kafka.serve.parameters import Parameter, flag, key, seconds, text
 from lvq_kafka.serve.served_queue import ServedQueue
@@ -66,7 +66,7 @@ async def answer_events(call: HttpCall) -> StreamedAnswer:
         ("content-type", "text/event-stream"),
         ("cache-control", "no-store"),
         ("x-accel-buffering", "no"),  # nginx would keep events back
-        *queue.headers(),
+        *state_headers(queue.view.status, queue.view.cut.offsets),
     ]
     return StreamedAnswer(headers, stream.run, watch.close)
 

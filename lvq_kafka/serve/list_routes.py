@@ -74,9 +74,11 @@ async def answer_values(call: HttpCall) -> HttpAnswer | StreamedAnswer:
     kind = chosen_type(call.request.header("accept"), [_JSON, _LINES, _TABLE])
     call.queue.check_complete()
     chooses = _chooser(call.queue, asked.get("selector"))
+    status = call.queue.view.status  # before the values, which are then no older than it says
     if kind == _JSON:
+        state = state_headers(status, call.queue.view.cut.offsets)
         make = partial(_page, call.queue, asked.get("after"), asked.get("limit", _USUAL), asked.get("prefix"), chooses)
-        return _answer(call, kind, await in_thread(make))
+        return HttpAnswer(200, _headers(call, kind, state), await in_thread(make))
     if refused := [name for name in ("limit", "after") if name in asked]:
         raise HttpRefusal(
             400, f"There is no {refused[0]} for all values at one cut.", hint="Leave it out, or ask for JSON."
@@ -90,7 +92,7 @@ async def answer_values(call: HttpCall) -> HttpAnswer | StreamedAnswer:
             await send(part)
 
     content = f"{kind}; charset=utf-8; header=present" if kind == _TABLE else kind
-    at_cut = _headers(call, content, [*state_headers(call.queue.view.status, snapshot.offsets)])
+    at_cut = _headers(call, content, state_headers(status, snapshot.offsets))
     return StreamedAnswer([*at_cut, ("lvq-token", _token(call.queue, snapshot))], stream)
 
 
@@ -205,10 +207,6 @@ def _json(row: dict[str, Any], *, status: int = 200) -> HttpAnswer:
     return HttpAnswer(
         status, [("content-type", _JSON), ("cache-control", "no-store")], json.dumps(row).encode() + b"\n"
     )
-
-
-def _answer(call: HttpCall, kind: str, body: bytes) -> HttpAnswer:
-    return HttpAnswer(200, _headers(call, kind, call.queue.headers()), body)
 
 
 def _headers(call: HttpCall, kind: str, state: HeaderLines) -> HeaderLines:

@@ -8,9 +8,8 @@ from typing import Any
 
 from lvq_kafka.codecs import Codec
 from lvq_kafka.json_lines import CODECS, Format, value_line
-from lvq_kafka.reading.entries import EndOfDump, Entry
+from lvq_kafka.reading.entries import Entry
 from lvq_kafka.reading.view import LiveMapping
-from lvq_kafka.serve.http_answers import HeaderLines, state_headers
 from lvq_kafka.serve.problems import HttpRefusal
 
 __all__ = ["ServedQueue", "form_of"]
@@ -53,10 +52,6 @@ class ServedQueue:
             hint="Ask again.",
             headers=[("retry-after", "1"), ("lvq-state", status.state)],
         )
-
-    def headers(self, cut: EndOfDump | None = None) -> HeaderLines:
-        """Return the headers that say how current an answer is; without a cut, as of this moment."""
-        return state_headers(self.view.status, (self.view.cut if cut is None else cut).offsets)
 
     def line(self, entry: Entry[bytes]) -> bytes:
         """Return an entry as JSON, as `lvq_kafka.json_lines` has it, without a line end."""

@@ -11,7 +11,7 @@ from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.errors import CatchUpTimeout
 from lvq_kafka.serve.calls import HttpCall
 from lvq_kafka.serve.entity_tags import entity_tag, is_known
-from lvq_kafka.serve.http_answers import HttpAnswer, problem
+from lvq_kafka.serve.http_answers import HttpAnswer, problem, state_headers
 from lvq_kafka.serve.media_types import chosen_type
 from lvq_kafka.serve.parameters import Parameter, seconds, text
 from lvq_kafka.serve.problems import HttpRefusal
@@ -54,11 +54,13 @@ class _Looker:
     def _look_up(self) -> tuple[str, Callable[[], HttpAnswer]]:
         """Return the tag of the value, empty if there is none, and a maker of the answer."""
         queue, key = self._call.queue, self._call.key
+        status = queue.view.status  # before the value, which is then no older than it says
         entry, cut = queue.view.look_up(key)
-        headers = [*queue.headers(cut), ("vary", "accept"), self._call.cache_control]
+        state = state_headers(status, cut.offsets)
+        headers = [*state, ("vary", "accept"), self._call.cache_control]
         if entry is None:
             detail = f"{queue.name} has no value for the key {quoted(key.decode('utf-8', 'replace'))}."
-            return "", lambda: problem(HttpRefusal(404, detail, headers=queue.headers(cut)))
+            return "", lambda: problem(HttpRefusal(404, detail, headers=state))
         tag = entity_tag(cut.topic_id, entry.position, "entry" if self._as_entry else "value")
         headers.append(("etag", tag))
         if is_known(tag, self._known):
@@ -103,5 +105,11 @@ async def _reach(call: HttpCall, position: str, limit: float) -> None:
         with suppress(CatchUpTimeout):
             view.wait_for(at, 0)  # the usual case, without a thread
             return
+
+    async def wait() -> bool:
+        await view.wait_for_async(at, limit)
+        return True
+
     with call.served.long_answers.place():
-        await call.served.long_answers.while_wanted(view.wait_for_async(at, limit), call.receive)
+        if not await call.served.long_answers.while_wanted(wait(), call.receive):
+            raise HttpRefusal(503, "The server ends.", headers=[("retry-after", "5")])

@@ -185,6 +185,15 @@ class TestPositions:
             gone = await on.client.get(f"{IBM}?at-least=prices%2F0%2F4")
             assert (gone.status, gone.headers["lvq-cut"]) == (404, "0=5")
 
+    async def test_g7_r46_a_wait_for_a_position_is_not_answered_with_an_older_value_when_the_server_ends(self) -> None:
+        async with scene() as on:
+            wait = asyncio.ensure_future(on.client.get(f"{IBM}?at-least=prices/0/9&wait=15"))
+            async with asyncio.timeout(10):
+                while on.app.open_streams == 0:
+                    await asyncio.sleep(0)
+            on.app.end_streams()
+            assert (await wait).status == 503
+
     async def test_g7_r46_a_position_that_is_not_reached_in_time_is_a_problem(self) -> None:
         async with scene() as on:
             late = await on.client.get(f"{IBM}?at-least=prices/0/9&wait=0.01")
