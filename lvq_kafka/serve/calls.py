@@ -20,7 +20,10 @@ __all__ = ["HttpCall", "Served"]
 class Served:
     """The queues that are served, and the limits."""
 
+    names: Collection[str]
+    """The names of all queues, open or not."""
     queues: Mapping[str, ServedQueue]
+    """Those that are open."""
     tokens: BearerTokens | None
     ready: Collection[State]
     long_answers: LongAnswers

@@ -42,9 +42,10 @@ async def answer_live(call: HttpCall) -> HttpAnswer:
 
 
 async def answer_ready(call: HttpCall) -> HttpAnswer:
-    """Answer whether all queues are complete and in a ready state, without their names."""
-    views = [queue.view for queue in call.served.queues.values()]
-    ready = all(view.complete and view.state in call.served.ready for view in views)
+    """Answer whether all queues are open, complete and in a ready state, without their names."""
+    served = call.served
+    views = [queue.view for queue in served.queues.values()]
+    ready = len(views) == len(served.names) and all(view.complete and view.state in served.ready for view in views)
     return _json({"ready": ready}, status=200 if ready else 503)
 
 

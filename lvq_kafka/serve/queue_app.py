@@ -78,7 +78,13 @@ class QueueApp:
             if isinstance(source, LiveMapping):
                 self._serve(name, source)
         self._served = Served(
-            self._queues, self._tokens, self._ready, self._long_answers, float(max_wait), float(heartbeat)
+            self._sources.keys(),
+            self._queues,
+            self._tokens,
+            self._ready,
+            self._long_answers,
+            float(max_wait),
+            float(heartbeat),
         )
 
     def _serve(self, name: str, view: LiveMapping[Any]) -> None:

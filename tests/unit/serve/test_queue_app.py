@@ -57,6 +57,7 @@ async def test_it_opens_queues_and_closes_what_it_has_opened_in_its_lifespan() -
         client = AsgiClient(served)
         early = await client.get(IBM)
         assert (early.status, "Its lifespan does not run" in early.json["detail"]) == (503, True)
+        assert (await client.get("/ready")).status == 503
         messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         life = asyncio.ensure_future(served({"type": "lifespan"}, messages.get, sent.put))
@@ -68,7 +69,7 @@ async def test_it_opens_queues_and_closes_what_it_has_opened_in_its_lifespan() -
         assert (await sent.get())["type"] == "lifespan.shutdown.complete"
         await life
         assert (opened.state, view.state) == ("closed", "caught-up")
-        assert (await client.get(IBM)).status == 503
+        assert [(await client.get(path)).status for path in (IBM, "/ready")] == [503, 503]
         async with served, asyncio.timeout(20):
             while (await client.get("/ready")).status == 503:
                 await asyncio.sleep(0.01)
