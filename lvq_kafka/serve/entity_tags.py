@@ -21,7 +21,7 @@ def entity_tag(topic_id: str, position: Position, representation: str) -> str:
     Args:
         topic_id: the id of the topic.
         position: the value's.
-        representation: a word for the form in which it is sent.
+        representation: words for the form in which it is sent: all that its bytes and its type depend on.
     """
     return f'"{quote(topic_id, safe="")}.{position.partition}.{position.offset}.{representation}"'
 

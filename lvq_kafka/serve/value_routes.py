@@ -61,7 +61,7 @@ class _Looker:
         if entry is None:
             detail = f"{queue.name} has no value for the key {quoted(key.decode('utf-8', 'replace'))}."
             return "", lambda: problem(HttpRefusal(404, detail, headers=state))
-        tag = entity_tag(cut.topic_id, entry.position, "entry" if self._as_entry else "value")
+        tag = entity_tag(cut.topic_id, entry.position, f"{queue.form}-entry" if self._as_entry else queue.form)
         headers.append(("etag", tag))
         if is_known(tag, self._known):
             return tag, lambda: HttpAnswer(304, headers)

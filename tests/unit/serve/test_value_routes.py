@@ -8,8 +8,10 @@ from urllib.parse import quote
 
 import pytest
 
-from lvq_kafka import BYTES, JSON, TEXT
+from lvq_kafka import BYTES, JSON, TEXT, LastValueQueue
+from lvq_kafka.serve import app
 from lvq_kafka.serve.value_routes import ENTRY
+from tests.unit.serve.asgi_client import AsgiClient
 from tests.unit.serve.scenes import scene
 
 IBM = "/v1/queues/prices/values/IBM"
@@ -24,7 +26,7 @@ async def test_r46_a_value_is_its_bytes_with_a_tag_and_the_state_of_the_view() -
         assert reply.headers == {
             "content-type": "text/plain; charset=utf-8",
             "content-length": "6",
-            "etag": f'"{quote(topic_id, safe="")}.0.0.value"',
+            "etag": f'"{quote(topic_id, safe="")}.0.0.text"',
             "lvq-state": "caught-up",
             "lvq-cut": "0=2",
             "vary": "accept",
@@ -53,6 +55,18 @@ async def test_r46_a_value_that_the_client_has_is_not_sent_however_busy_the_queu
         again = await on.client.get(IBM, if_none_match=tag)
         assert (again.status, again.body) == (200, b"118.50")
         assert again.headers["etag"] != tag
+
+
+async def test_r46_a_server_with_another_format_has_other_tags() -> None:
+    """An entry and a type depend on the format, so what a client has of the server before is something else."""
+    tags = set()
+    async with scene() as on:
+        for codec in (BYTES, TEXT, JSON):
+            values = LastValueQueue("prices", key_header="ticker", cluster=on.cluster, value=codec)
+            with values.view() as view:
+                client = AsgiClient(app(view))
+                tags |= {(await client.get(IBM, accept=accept)).headers["etag"] for accept in ("*/*", ENTRY)}
+    assert len(tags) == 6
 
 
 @pytest.mark.parametrize(
