@@ -85,8 +85,10 @@ async def answer_values(call: HttpCall) -> HttpAnswer | StreamedAnswer:
             400, f"There is no {refused[0]} for all values at one cut.", hint="Leave it out, or ask for JSON."
         )
     snapshot = await call.queue.view.snapshot_async()
-    rows = _lines if kind == _LINES else _table
-    parts = rows(call.queue, snapshot, _selected(snapshot, asked.get("prefix"), chooses))
+    prefix = asked.get("prefix", b"")
+    token = PageToken(call.queue.name, snapshot.topic_id, snapshot.as_of, snapshot.offsets, prefix, None).text
+    entries = _selected(snapshot, prefix, chooses)
+    parts = _table(entries) if kind == _TABLE else _lines(call.queue, snapshot, entries, token)
 
     async def stream(send: SendPart) -> None:
         while part := await in_thread(lambda: b"".join(islice(parts, _PART))):
@@ -94,7 +96,7 @@ async def answer_values(call: HttpCall) -> HttpAnswer | StreamedAnswer:
 
     content = f"{kind}; charset=utf-8; header=present" if kind == _TABLE else kind
     at_cut = _headers(call, content, state_headers(status, snapshot.offsets))
-    return StreamedAnswer([*at_cut, ("lvq-token", _token(call.queue, snapshot))], stream)
+    return StreamedAnswer([*at_cut, ("lvq-token", token)], stream)
 
 
 # -------------------------------------------------------------------- pages
@@ -136,15 +138,17 @@ def _chooser(queue: ServedQueue, selector: str | None) -> Callable[[Entry[bytes]
 
 
 def _selected(
-    snapshot: Snapshot[bytes], prefix: bytes | None, chooses: Callable[[Entry[bytes]], bool]
+    snapshot: Snapshot[bytes], prefix: bytes, chooses: Callable[[Entry[bytes]], bool]
 ) -> Iterator[Entry[bytes]]:
     for entry in snapshot.iter_entries():
-        if (prefix is None or encode_key(entry.key).startswith(prefix)) and chooses(entry):
+        if encode_key(entry.key).startswith(prefix) and chooses(entry):
             yield entry
 
 
-def _lines(queue: ServedQueue, snapshot: Snapshot[bytes], entries: Iterator[Entry[bytes]]) -> Iterator[bytes]:
-    """Yield the lines of an export, and one more that shows that it is whole."""
+def _lines(
+    queue: ServedQueue, snapshot: Snapshot[bytes], entries: Iterator[Entry[bytes]], token: str
+) -> Iterator[bytes]:
+    """Yield the lines of an export, and one more that shows that it is whole, with the token that events go on from."""
     yield to_line(
         {
             "lvq_export": 1,
@@ -160,10 +164,10 @@ def _lines(queue: ServedQueue, snapshot: Snapshot[bytes], entries: Iterator[Entr
     for entry in entries:
         yield queue.line(entry) + b"\n"
         number += 1
-    yield to_line({"event": "end-of-dump", "values": number, "token": _token(queue, snapshot)})
+    yield to_line({"event": "end-of-dump", "values": number, "token": token})
 
 
-def _table(queue: ServedQueue, snapshot: Snapshot[bytes], entries: Iterator[Entry[bytes]]) -> Iterator[bytes]:
+def _table(entries: Iterator[Entry[bytes]]) -> Iterator[bytes]:
     """Yield the lines of a table.
 
     Its last column names the cells that are base64, since they are not UTF-8.
@@ -180,11 +184,6 @@ def _cells(*cells: str) -> bytes:
     line = io.StringIO()
     csv.writer(line).writerow(cells)
     return line.getvalue().encode()
-
-
-def _token(queue: ServedQueue, snapshot: Snapshot[bytes]) -> str:
-    """Return the token of a snapshot, which the events go on from."""
-    return PageToken(queue.name, snapshot.topic_id, snapshot.as_of, snapshot.offsets, b"", None).text
 
 
 # -------------------------------------------------------------------- answers

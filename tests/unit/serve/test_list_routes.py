@@ -96,6 +96,18 @@ async def test_g8_r46_lines_are_an_export_at_one_cut_with_an_end() -> None:
             assert [event.name for event in await stream.until("end-of-dump")] == ["state", "value", "end-of-dump"]
 
 
+async def test_r46_a_stream_after_a_snapshot_has_its_prefix() -> None:
+    async with scene() as on:
+        some = [
+            await on.client.get(f"{VALUES}?prefix=I", accept=accept) for accept in ("application/x-ndjson", "text/csv")
+        ]
+        on.put(IBM="119.00", FB="1")
+        await on.settle()
+        for token in (json.loads(some[0].body.splitlines()[-1])["token"], some[1].headers["lvq-token"]):
+            async with on.client.stream(f"/v1/queues/prices/events?since={token}") as stream:
+                assert [event.name for event in await stream.until("end-of-dump")] == ["state", "value", "end-of-dump"]
+
+
 async def test_r46_a_table_has_what_is_not_text_in_base64() -> None:
     async with scene(BYTES) as on:
         on.cluster.write("prices", b'a,"b"\n', b"\xff")
