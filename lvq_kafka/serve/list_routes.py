@@ -7,7 +7,6 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from lvq_kafka.codecs import BYTES
@@ -31,7 +30,9 @@ __all__ = ["answer_live", "answer_queue", "answer_queues", "answer_ready", "answ
 _MOST = 1000  # entries of a page
 _USUAL = 100
 _MOST_READ = 20_000  # entries for a page: some milliseconds
-_PART = 256  # entries that are made at once
+_STEP = 16  # entries that are read first, then twice as many each time: how large they are is not known
+_PAGE = 1 << 20  # bytes of values after which a page ends
+_PART = 65_536  # bytes that are sent at once
 
 _JSON, _LINES, _TABLE = "application/json", "application/x-ndjson", "text/csv"
 
@@ -78,8 +79,8 @@ async def answer_values(call: HttpCall) -> HttpAnswer | StreamedAnswer:
     status = call.queue.view.status  # before the values, which are then no older than it says
     if kind == _JSON:
         state = state_headers(status, call.queue.view.cut.offsets)
-        make = partial(_page, call.queue, asked.get("after"), asked.get("limit", _USUAL), asked.get("prefix"), chooses)
-        return HttpAnswer(200, _headers(call, kind, state), await in_thread(make))
+        body = await _page(call.queue, asked.get("after"), asked.get("limit", _USUAL), asked.get("prefix"), chooses)
+        return HttpAnswer(200, _headers(call, kind, state), body)
     if refused := [name for name in ("limit", "after") if name in asked]:
         raise HttpRefusal(
             400, f"There is no {refused[0]} for all values at one cut.", hint="Leave it out, or ask for JSON."
@@ -91,7 +92,7 @@ async def answer_values(call: HttpCall) -> HttpAnswer | StreamedAnswer:
     parts = _table(entries) if kind == _TABLE else _lines(call.queue, snapshot, entries, token)
 
     async def stream(send: SendPart) -> None:
-        while part := await in_thread(lambda: b"".join(islice(parts, _PART))):
+        while part := await in_thread(partial(_some, parts)):
             await send(part)
 
     content = f"{kind}; charset=utf-8; header=present" if kind == _TABLE else kind
@@ -102,7 +103,7 @@ async def answer_values(call: HttpCall) -> HttpAnswer | StreamedAnswer:
 # -------------------------------------------------------------------- pages
 
 
-def _page(
+async def _page(
     queue: ServedQueue, after: str | None, limit: int, prefix: bytes | None, chooses: Callable[[Entry[bytes]], bool]
 ) -> bytes:
     """Return a page as JSON.
@@ -110,12 +111,17 @@ def _page(
     It may have fewer entries than were asked for, and more may follow: ``last`` says that.
     """
     entries: list[Entry[bytes]] = []
-    read, token, last = 0, after, False
-    while not last and len(entries) < limit and read < _MOST_READ:
-        page = queue.view.page(token, limit=limit - len(entries), prefix=prefix)
-        entries += filter(chooses, page.entries)
-        read += len(page.entries)
+    read, size, step, token, last = 0, 0, _STEP, after, False
+    while not last and len(entries) < limit and read < _MOST_READ and size < _PAGE:
+        page = await queue.view.page_async(token, limit=min(step, limit - len(entries)), prefix=prefix)
+        chosen = await in_thread(partial(list, filter(chooses, page.entries)))
+        entries += chosen
+        read, size, step = read + len(page.entries), size + sum(len(entry.value) for entry in chosen), 2 * step
         token, last = page.token, page.last
+    return await in_thread(partial(_page_text, queue, entries, token, last=last))
+
+
+def _page_text(queue: ServedQueue, entries: list[Entry[bytes]], token: str | None, *, last: bool) -> bytes:
     rest = json.dumps({"token": token, "last": last})[1:]
     return b'{"values": [' + b", ".join(map(queue.line, entries)) + b"], " + rest.encode() + b"\n"
 
@@ -143,6 +149,17 @@ def _selected(
     for entry in snapshot.iter_entries():
         if encode_key(entry.key).startswith(prefix) and chooses(entry):
             yield entry
+
+
+def _some(lines: Iterator[bytes]) -> bytes:
+    """Return the next lines, as many as are sent at once."""
+    parts, size = [], 0
+    for line in lines:
+        parts.append(line)
+        size += len(line)
+        if size >= _PART:
+            break
+    return b"".join(parts)
 
 
 def _lines(

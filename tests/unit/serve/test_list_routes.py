@@ -123,6 +123,24 @@ async def test_r46_a_table_has_what_is_not_text_in_base64() -> None:
         ]
 
 
+async def test_r46_pages_and_parts_of_large_values_are_bounded_in_bytes() -> None:
+    """What is made for a client at once is bounded, however large the values are."""
+    async with scene() as on:
+        names = [f"k{number:03}" for number in range(60)]
+        for name in names:
+            on.cluster.write("prices", name.encode(), b"x" * 200_000)
+        await on.settle()
+        found, token = "", ""
+        while not (page := await on.client.get(f"{VALUES}?limit=1000&prefix=k{token}")).json["last"]:
+            assert len(page.body) < 5_000_000
+            found, token = f"{found} {keys(page)}", f"&after={page.json['token']}"
+        assert f"{found} {keys(page)}".split() == names
+        for accept in ("application/x-ndjson", "text/csv"):
+            async with asyncio.timeout(20), on.client.stream(VALUES, accept=accept) as stream:
+                while (part := await stream.parts.get()) is not None:
+                    assert len(part) < 300_000
+
+
 async def test_a_large_queue_is_sent_in_parts() -> None:
     async with scene() as on:
         for number in range(1000):
