@@ -8,8 +8,9 @@ from typing import Any
 
 from lvq_kafka.core.latest.catch_up import State
 from lvq_kafka.serve.bearer_tokens import BearerTokens
+from lvq_kafka.serve.http_peer import HttpPeer
 from lvq_kafka.serve.http_requests import HttpRequest
-from lvq_kafka.serve.long_answers import LongAnswers, Receive
+from lvq_kafka.serve.long_answers import LongAnswers
 from lvq_kafka.serve.parameters import Parameter, parse_query
 from lvq_kafka.serve.served_queue import ServedQueue
 
@@ -39,7 +40,7 @@ class HttpCall:
 
     request: HttpRequest
     served: Served
-    receive: Receive
+    peer: HttpPeer
     readable: frozenset[str]
     """The names of the queues that its bearer may read; ``*`` for all."""
     found: ServedQueue | None = None

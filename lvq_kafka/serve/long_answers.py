@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, MutableMapping
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from lvq_kafka.serve.http_peer import HttpPeer
 from lvq_kafka.serve.problems import HttpRefusal
 
-__all__ = ["LongAnswers", "Receive"]
+__all__ = ["LongAnswers", "ending"]
 
 T = TypeVar("T")
-
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-"""Returns the next message of a client, as ASGI defines it."""
 
 
 class LongAnswers:
@@ -41,19 +39,20 @@ class LongAnswers:
         Raises:
             HttpRefusal: there are too many already, or the server ends.
         """
-        if self.ended or self._number >= self._most:
-            why = "The server ends." if self.ended else f"{self._most:,} clients wait or read a stream here already."
-            raise HttpRefusal(503, why, hint="Try again later.", headers=[("retry-after", "5")])
+        if self.ended:
+            raise ending()
+        if self._number >= self._most:
+            raise _later(f"{self._most:,} clients wait or read a stream here already.")
         self._number += 1
         try:
             yield
         finally:
             self._number -= 1
 
-    async def while_wanted(self, work: Coroutine[Any, Any, T], receive: Receive) -> T | None:
+    async def while_wanted(self, work: Coroutine[Any, Any, T], peer: HttpPeer) -> T | None:
         """Run work until its client leaves or the server ends; return None then."""
         task = asyncio.ensure_future(work)
-        leaving = asyncio.ensure_future(_gone(receive))
+        leaving = asyncio.ensure_future(peer.leave())
         self._running.add(task)
         if self.ended:
             task.cancel()
@@ -76,7 +75,10 @@ class LongAnswers:
             task.cancel()
 
 
-async def _gone(receive: Receive) -> None:
-    """Return when the client has left."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
+def ending() -> HttpRefusal:
+    """Return the answer to a request that cannot be done before the server ends."""
+    return _later("The server ends.")
+
+
+def _later(why: str) -> HttpRefusal:
+    return HttpRefusal(503, why, hint="Try again later.", headers=[("retry-after", "5")])

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
+from collections.abc import Collection, Iterable, MutableMapping
 from contextlib import AsyncExitStack, ExitStack
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -24,8 +22,9 @@ from lvq_kafka.serve.bearer_tokens import BearerTokens
 from lvq_kafka.serve.calls import HttpCall, Served
 from lvq_kafka.serve.host_names import check_host, host_rule
 from lvq_kafka.serve.http_answers import HttpAnswer, StreamedAnswer, problem
+from lvq_kafka.serve.http_peer import Emit, HttpPeer, PeerLost, Receive
 from lvq_kafka.serve.http_requests import HttpRequest, read_request
-from lvq_kafka.serve.long_answers import LongAnswers, Receive
+from lvq_kafka.serve.long_answers import LongAnswers, ending
 from lvq_kafka.serve.problems import HttpRefusal, refusal_of
 from lvq_kafka.serve.routes import METHODS, Route, find_route
 from lvq_kafka.serve.served_queue import ServedQueue, form_of
@@ -40,10 +39,6 @@ ServedSource = LastValueQueue[Any] | LiveMapping[Any]
 """A queue, or an open view of one."""
 
 _READY: tuple[State, ...] = ("caught-up",)
-
-_SLOWEST = 60.0  # seconds for a client to take a part of a stream; one that does not is cut off, and may resume
-
-_Emit = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class QueueApp:
@@ -140,7 +135,7 @@ class QueueApp:
         """
         self._long_answers.end()
 
-    async def _live(self, receive: Receive, send: _Emit) -> None:
+    async def _live(self, receive: Receive, send: Emit) -> None:
         """Run the lifespan."""
         await receive()
         try:
@@ -155,7 +150,7 @@ class QueueApp:
 
     # ---------------------------------------------------------------- requests
 
-    async def __call__(self, scope: Scope, receive: Receive, send: _Emit) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Emit) -> None:
         """Answer as ASGI says.
 
         Raises:
@@ -170,28 +165,37 @@ class QueueApp:
         else:
             raise NotImplementedError(f"This serves HTTP, not {scope['type']}.")
 
-    async def _handle(self, scope: Scope, receive: Receive, send: _Emit) -> None:
-        body = scope["method"] != "HEAD"
+    async def _handle(self, scope: Scope, receive: Receive, send: Emit) -> None:
+        """Answer a request. An answer that breaks off is left without its end, so that the client notices."""
+        peer = HttpPeer(receive, send)
         with ExitStack() as held:
-            answer = await self._answer(scope, receive, held)
+            answer = await self._answer(scope, peer, held)
             if isinstance(answer, StreamedAnswer):
                 held.callback(answer.close)
-                await self._stream(answer, receive, send, body=body)
-            else:
-                await send({"type": "http.response.start", "status": answer.status, "headers": answer.lines})
-                await send({"type": "http.response.body", "body": answer.body if body else b""})
+            try:
+                await self._send(answer, peer, body=scope["method"] != "HEAD")
+            except PeerLost as lost:
+                logger.info("a client was cut off: %s", lost)
+            except LVQError as error:
+                logger.warning("a stream ended early: %s", error)
+            except Exception:
+                logger.exception("a request could not be answered")
 
-    async def _answer(self, scope: Scope, receive: Receive, held: ExitStack) -> HttpAnswer | StreamedAnswer:
+    async def _answer(self, scope: Scope, peer: HttpPeer, held: ExitStack) -> HttpAnswer | StreamedAnswer:
         """Return the answer to a request, whatever happens.
 
         Args:
             held: gets what the answer needs until it is sent.
         """
         try:
-            route, call = self._admit(read_request(scope), receive)
-            if route.long:
-                held.enter_context(self._long_answers.place())
-            return await route.answer(call)
+            route, call = self._admit(read_request(scope), peer)
+            if not route.long:
+                return await route.answer(call)
+            held.enter_context(self._long_answers.place())
+            answer = await self._long_answers.while_wanted(route.answer(call), peer)
+            if answer is None:
+                raise ending()
+            return answer
         except HttpRefusal as refusal:
             return problem(refusal)
         except LVQError as error:
@@ -200,7 +204,17 @@ class QueueApp:
             logger.exception("a request could not be answered")
             return problem(HttpRefusal(500, "The server has a fault, which its log shows."))
 
-    def _admit(self, request: HttpRequest, receive: Receive) -> tuple[Route, HttpCall]:
+    async def _send(self, answer: HttpAnswer | StreamedAnswer, peer: HttpPeer, *, body: bool) -> None:
+        if isinstance(answer, HttpAnswer):
+            await peer.begin(answer.status, answer.lines)
+            await peer.end(answer.body if body else b"")
+            return
+        await peer.begin(200, answer.lines)
+        if body:
+            await self._long_answers.while_wanted(answer.stream(peer.take), peer)
+        await peer.end()
+
+    def _admit(self, request: HttpRequest, peer: HttpPeer) -> tuple[Route, HttpCall]:
         """Return the route of a request, and the request with what it may have.
 
         Raises:
@@ -216,7 +230,7 @@ class QueueApp:
         if self._tokens is not None and not route.public:
             readable = self._tokens.readable(request.header("authorization"))
         found = self._find(parts["queue"], readable) if "queue" in parts else None
-        return route, HttpCall(request, self._served, receive, readable, found, parts.get("key", b""))
+        return route, HttpCall(request, self._served, peer, readable, found, parts.get("key", b""))
 
     def _find(self, name: bytes, readable: frozenset[str]) -> ServedQueue:
         queue = name.decode("utf-8", "replace")
@@ -232,26 +246,6 @@ class QueueApp:
                 hint="Its lifespan does not run. Enter the application with `async with` in that of the outer one.",
             )
         raise HttpRefusal(404, f"There is no queue {quoted(queue)} here.", hint="v1/queues names those that there are.")
-
-    async def _stream(self, answer: StreamedAnswer, receive: Receive, send: _Emit, *, body: bool) -> None:
-        """Send a stream. One that breaks off is left without its end, so that the client notices."""
-        await send({"type": "http.response.start", "status": 200, "headers": answer.lines})
-        if body:
-            try:
-                await self._long_answers.while_wanted(answer.stream(partial(_send_part, send)), receive)
-            except TimeoutError:
-                logger.info("a client that took nothing for %g s was cut off", _SLOWEST)
-                return
-            except LVQError as error:
-                logger.warning("a stream ended early: %s", error)
-                return
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-async def _send_part(send: _Emit, part: bytes) -> None:
-    if part:
-        async with asyncio.timeout(_SLOWEST):
-            await send({"type": "http.response.body", "body": part, "more_body": True})
 
 
 @refuse_unknown()

@@ -12,6 +12,7 @@ from lvq_kafka.errors import CatchUpTimeout
 from lvq_kafka.serve.calls import HttpCall
 from lvq_kafka.serve.entity_tags import entity_tag, is_known
 from lvq_kafka.serve.http_answers import HttpAnswer, problem, state_headers
+from lvq_kafka.serve.long_answers import ending
 from lvq_kafka.serve.media_types import chosen_type
 from lvq_kafka.serve.parameters import Parameter, seconds, text
 from lvq_kafka.serve.problems import HttpRefusal
@@ -36,7 +37,7 @@ async def answer_value(call: HttpCall) -> HttpAnswer:
     if not wait:
         return looker.answer()
     with call.served.long_answers.place():
-        changed = await call.served.long_answers.while_wanted(looker.wait(wait), call.receive)
+        changed = await call.served.long_answers.while_wanted(looker.wait(wait), call.peer)
     return looker.answer() if changed is None else changed
 
 
@@ -111,5 +112,5 @@ async def _reach(call: HttpCall, position: str, limit: float) -> None:
         return True
 
     with call.served.long_answers.place():
-        if not await call.served.long_answers.while_wanted(wait(), call.receive):
-            raise HttpRefusal(503, "The server ends.", headers=[("retry-after", "5")])
+        if not await call.served.long_answers.while_wanted(wait(), call.peer):
+            raise ending()

@@ -69,7 +69,8 @@ class AsgiClient:
         self._host = host
         self._root = root
 
-    def _scope(self, target: str, method: str, headers: Mapping[str, str]) -> dict[str, Any]:
+    def scope(self, target: str, method: str = "GET", headers: Mapping[str, str] = {}) -> dict[str, Any]:
+        """Return the scope of a request."""
         path, _, query = target.partition("?")
         given = {"host": self._host, **headers}
         return {
@@ -102,7 +103,7 @@ class AsgiClient:
             sent.append(message)
 
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        await asyncio.wait_for(self.app(self._scope(target, method, named), receive, send), _LIMIT)
+        await asyncio.wait_for(self.app(self.scope(target, method, named), receive, send), _LIMIT)
         start, *parts = sent
         assert not parts[-1].get("more_body", False), "the answer has an end"
         found = {name.decode(): value.decode("latin-1") for name, value in start["headers"]}
@@ -130,7 +131,7 @@ class AsgiClient:
                 stream.parts.put_nowait(None)
 
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        call = asyncio.ensure_future(self.app(self._scope(target, "GET", named), receive, send))
+        call = asyncio.ensure_future(self.app(self.scope(target, "GET", named), receive, send))
         try:
             await asyncio.wait_for(stream.begun.wait(), _LIMIT)
             yield stream

@@ -9,7 +9,7 @@ import pytest
 
 from lvq_kafka import Ttl
 from lvq_kafka.errors import BrokerUnavailable
-from lvq_kafka.serve import queue_app
+from lvq_kafka.serve import http_peer
 from tests.clock import Clock
 from tests.unit.serve.asgi_client import Stream
 from tests.unit.serve.scenes import Scene, scene
@@ -234,7 +234,7 @@ async def test_g3_r46_a_client_that_takes_nothing_holds_up_nobody_and_then_gets_
 
 async def test_g3_r46_a_client_that_takes_nothing_for_too_long_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """It notices, since the end of the stream is missing, and may go on from its last event."""
-    monkeypatch.setattr(queue_app, "_SLOWEST", 0.05)
+    monkeypatch.setattr(http_peer, "_SLOWEST", 0.05)
     async with scene() as on, on.client.stream(EVENTS) as stream:
         await stream.until("end-of-dump")
         stream.taking.clear()

@@ -8,8 +8,12 @@ import io
 import json
 from typing import Any
 
+import pytest
+
 from lvq_kafka import BYTES, JSON
+from lvq_kafka.core.latest.page_token import PageToken
 from lvq_kafka.json_lines import parse_line
+from lvq_kafka.serve import http_peer
 from tests.unit.serve.scenes import scene
 
 VALUES = "/v1/queues/prices/values"
@@ -139,6 +143,43 @@ async def test_r46_pages_and_parts_of_large_values_are_bounded_in_bytes() -> Non
             async with asyncio.timeout(20), on.client.stream(VALUES, accept=accept) as stream:
                 while (part := await stream.parts.get()) is not None:
                     assert len(part) < 300_000
+
+
+async def test_r46_a_page_that_waits_ends_with_its_client_or_the_server() -> None:
+    """A token of a cut that this view has not reached makes it wait, and holds nothing once no one does."""
+    async with scene() as on:
+        cut = on.view.cut
+        ahead = PageToken("prices", cut.topic_id, cut.as_of, {0: 1_000_000}, b"", b"A").text
+        leave = asyncio.Event()
+        waits = [
+            asyncio.ensure_future(on.client.get(f"{VALUES}?after={ahead}", leave=leave)),
+            asyncio.ensure_future(on.client.get(f"{VALUES}?after={ahead}")),
+        ]
+        for number, step in ((2, leave.set), (1, on.app.end_streams), (0, lambda: None)):
+            async with asyncio.timeout(10):
+                while on.app.open_streams != number:
+                    await asyncio.sleep(0)
+            step()
+        assert [(await wait).status for wait in waits] == [503, 503]
+
+
+async def test_r46_a_large_value_is_sent_in_parts_that_the_client_has_to_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with scene() as on:
+        on.cluster.write("prices", b"k", b"x" * 1_000_000)
+        await on.settle()
+        assert len((await on.client.get(f"{VALUES}/k")).body) == 1_000_000
+        monkeypatch.setattr(http_peer, "_SLOWEST", 0.05)
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+            if len(sent) == 3:
+                await asyncio.Event().wait()
+
+        call = on.app(on.client.scope(f"{VALUES}/k"), asyncio.Event().wait, send)  # type: ignore[arg-type]
+        await asyncio.wait_for(call, 10)
+        assert [message.get("more_body") for message in sent] == [None, True, True], "the end is missing"
+        assert all(len(message["body"]) < 100_000 for message in sent[1:])
 
 
 async def test_a_large_queue_is_sent_in_parts() -> None:

@@ -105,6 +105,6 @@ async def test_r46_a_server_that_ends_ends_its_streams_whole() -> None:
     async with scene() as on:
         async with serving(on) as port:
             reader, writer = await opened(port, "/v1/queues/prices/events")
-            await soon(on, 1)
+            await asyncio.wait_for(reader.readuntil(b"end-of-dump"), 20)
         assert (await asyncio.wait_for(reader.read(), 20)).endswith(b"\r\n0\r\n\r\n")
         writer.close()

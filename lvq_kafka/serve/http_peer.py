@@ -1,0 +1,66 @@
+"""The client of one request, as a server shows it: it takes what is sent to it, or it leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+__all__ = ["Emit", "HttpPeer", "PeerLost", "Receive"]
+
+_SLOWEST = 60.0  # seconds for a client to take a part; one that does not is cut off, and may come back
+_PART = 65_536  # bytes that are sent at once
+
+Message = MutableMapping[str, Any]
+
+Receive = Callable[[], Awaitable[Message]]
+"""Returns the next message of a client, as ASGI defines it."""
+
+Emit = Callable[[Message], Awaitable[None]]
+"""Sends a message to a client, as ASGI defines it. It waits while the client takes no more."""
+
+
+class PeerLost(Exception):
+    """The client takes nothing, or is gone: there is no one to answer."""
+
+
+class HttpPeer:
+    """A client."""
+
+    def __init__(self, receive: Receive, send: Emit) -> None:
+        self._receive = receive
+        self._send = send
+        self._left = False
+
+    async def leave(self) -> None:
+        """Return when the client has left.
+
+        If this is cancelled, it may be called again: a server says only once that a client has left.
+        """
+        while not self._left:
+            self._left = (await self._receive())["type"] == "http.disconnect"
+
+    async def begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        """Send the head of an answer. Raises `PeerLost`."""
+        await self._take({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def take(self, data: bytes) -> None:
+        """Send some of a body, in parts that the client has to take in time each. Raises `PeerLost`."""
+        for at in range(0, len(data), _PART):
+            await self._take({"type": "http.response.body", "body": data[at : at + _PART], "more_body": True})
+
+    async def end(self, data: bytes = b"") -> None:
+        """Send the rest of a body, and its end. Raises `PeerLost`."""
+        if len(data) > _PART:
+            await self.take(data)
+            data = b""
+        await self._take({"type": "http.response.body", "body": data, "more_body": False})
+
+    async def _take(self, message: Message) -> None:
+        try:
+            async with asyncio.timeout(_SLOWEST):
+                await self._send(message)
+        except TimeoutError:
+            raise PeerLost(f"it took nothing for {_SLOWEST:g} s") from None
+        except OSError as error:  # some servers say so
+            raise PeerLost(f"it has left: {error}") from error
