@@ -9,14 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from lvq_kafka.core.log.keys import encode_key
-from lvq_kafka.errors import (
-    CatchUpTimeout,
-    ConfigError,
-    DataLoss,
-    ReaderFailed,
-    TopicRecreated,
-    TransportError,
-)
+from lvq_kafka.errors import Closed, ConfigError, LVQError, ReaderFailed
 from lvq_kafka.json_lines import event_line, how_gone, shown
 from lvq_kafka.reading.entries import Deleted, EndOfDump, Event
 from lvq_kafka.reading.key_pages import token_of
@@ -38,9 +31,6 @@ _PART = 65_536  # bytes that are sent at once
 _START_OVER = "start-over"
 """The id of a reset. A client that is cut off in the dump has a part of it, and nothing to go on from."""
 
-_STARTS_OVER = (CatchUpTimeout, DataLoss, TopicRecreated, TransportError)
-"""Reasons why a stream cannot go on where the client left it, beside a point that is none."""
-
 _SELECTION = {
     "keys": Parameter(key, several=True),
     "prefix": Parameter(key),
@@ -59,16 +49,16 @@ async def answer_events(call: HttpCall) -> StreamedAnswer:
     since = asked.pop("since", None)
     if "prefix" not in asked and since is not None:
         asked |= _prefix_of(since)
+    queue.view.watch(**asked).close()  # raises what is wrong with them, while there still is a status for it
     last = call.request.header("last-event-id") or since
-    watch, reset = await _watch(queue, None if last == _START_OVER else last, asked)
-    stream = _EventStream(queue, watch, reset, call.served.heartbeat)
+    stream = _EventStream(queue, None if last == _START_OVER else last, asked, call.served.heartbeat)
     headers = [
         ("content-type", "text/event-stream"),
         ("cache-control", "no-store"),
         ("x-accel-buffering", "no"),  # nginx would keep events back
         *state_headers(queue.view.status, queue.view.cut.offsets),
     ]
-    return StreamedAnswer(headers, stream.run, watch.close)
+    return StreamedAnswer(headers, stream.run, stream.close)
 
 
 def _prefix_of(since: str) -> dict[str, Any]:
@@ -78,21 +68,6 @@ def _prefix_of(since: str) -> dict[str, Any]:
     except ConfigError:
         return {}  # it will be refused
     return {"prefix": prefix} if prefix else {}
-
-
-async def _watch(
-    queue: ServedQueue, since: str | None, options: dict[str, Any]
-) -> tuple[Watch[bytes], dict[str, str] | None]:
-    """Return a watch that resumes, and None; or one with a dump, and why it starts over."""
-    reset = {"reason": "All values follow."}
-    if since is not None:
-        try:
-            return await queue.view.watch_async(since=since, **options), None
-        except (ConfigError, *_STARTS_OVER) as error:
-            if isinstance(error, ConfigError) and "since" not in error.options:
-                raise
-            reset = {"error": type(error).__name__, "reason": str(error)}
-    return await _dump(queue, options), reset
 
 
 async def _dump(queue: ServedQueue, options: dict[str, Any]) -> Watch[bytes]:
@@ -106,48 +81,93 @@ class _EventStream:
 
     It keeps nothing for a client but its watch, which has keys, not values. While the client takes no more, nothing is
     made for it; then it gets the newest value of each key that has changed (G3).
+
+    Args:
+        queue: the queue.
+        since: the point to go on from; None for all values.
+        options: those of the watch.
+        heartbeat: the seconds without an event after which a comment is sent.
     """
 
-    def __init__(self, queue: ServedQueue, watch: Watch[bytes], reset: dict[str, str] | None, heartbeat: float) -> None:
+    def __init__(self, queue: ServedQueue, since: str | None, options: dict[str, Any], heartbeat: float) -> None:
         self._queue = queue
-        self._watch = watch
-        self._reset = reset
+        self._since = since
+        self._options = options
         self._heartbeat = heartbeat
+        self._watch: Watch[bytes] | None = None
+        self._reset = b""
         self._state = ""
         self._point: str | None = None  # what the client would resume from
+        self._sent = 0.0
+
+    def close(self) -> None:
+        """Give back what the stream has needed."""
+        if self._watch is not None:
+            self._watch.close()
 
     async def run(self, send: SendPart) -> None:
         """Send events until the view is closed or fails."""
-        sent = time.monotonic()
-        part = self._first_events()
-        while True:
-            if part:
-                await send(part)
-                sent = time.monotonic()
-            try:
-                async with asyncio.timeout(_TICK):
-                    event = await anext(self._watch)
-            except TimeoutError:
-                idle = time.monotonic() - sent >= self._heartbeat
-                part = self._news() or (HEARTBEAT if idle else b"")
-            except (StopAsyncIteration, ReaderFailed):
-                await send(self._news())
-                return
-            else:
-                part = await self._gather(event)
+        await self._say(retry_bytes(_RETRY) + self._news(), send)
+        beginning = asyncio.ensure_future(self._begin())
+        try:
+            while not (await asyncio.wait({beginning}, timeout=_TICK))[0]:
+                await self._say(self._pulse(), send)
+            watch = self._watch = beginning.result()
+            while True:
+                try:
+                    async with asyncio.timeout(_TICK):
+                        event = await anext(watch)
+                except TimeoutError:
+                    await self._say(self._pulse(), send)
+                else:
+                    await self._say(await self._gather(event, watch), send)
+        except (StopAsyncIteration, ReaderFailed, Closed):
+            await self._say(self._news(), send)
+        finally:
+            beginning.cancel()
 
-    async def _gather(self, event: Event[bytes]) -> bytes:
-        """Return an event and those that are ready, as far as they fit into one part."""
-        parts = [self._news(), self._encode(event)]
-        size = len(parts[1])
+    async def _begin(self) -> Watch[bytes]:
+        """Return a watch that goes on from the point; or one with a dump, after a reset that says why.
+
+        It may take long, for the reader may have to catch up, or to read the topic once more; and a cluster that does
+        not answer takes its time.
+        """
+        reset = {"reason": "All values follow."}
+        if self._since is not None:
+            try:
+                return await self._queue.view.watch_async(since=self._since, **self._options)
+            except LVQError as error:  # if it is one of the reader, the dump will raise it, too
+                reset = {"error": type(error).__name__, "reason": str(error)}
+        self._reset = event_bytes("reset", json.dumps(reset).encode(), event_id=_START_OVER)
+        return await _dump(self._queue, self._options)
+
+    async def _say(self, part: bytes, send: SendPart) -> None:
+        if part:
+            await send(part)
+            self._sent = time.monotonic()
+
+    def _pulse(self) -> bytes:
+        """Return what there is to say while nothing happens."""
+        idle = time.monotonic() - self._sent >= self._heartbeat
+        return self._news() or (HEARTBEAT if idle else b"")
+
+    async def _gather(self, event: Event[bytes], watch: Watch[bytes]) -> bytes:
+        """Return an event and those that are ready, as far as they fit into one part.
+
+        A reset comes with the first event of the dump: a client keeps what it has until there is something new, which
+        takes a while if the view has to read the topic again.
+        """
+        parts = [self._news(), self._reset, self._encode(event, watch)]
+        self._reset = b""
+        size = len(parts[-1])
         with suppress(TimeoutError, StopAsyncIteration, ReaderFailed):  # the next wait reports the latter two
             async with asyncio.timeout(0):  # until the watch waits, or lets others run
                 while size < _PART:
-                    parts.append(self._encode(await anext(self._watch)))
+                    parts.append(self._encode(await anext(watch), watch))
                     size += len(parts[-1])
         return b"".join(parts)
 
-    def _encode(self, event: Event[bytes]) -> bytes:
+    def _encode(self, event: Event[bytes], watch: Watch[bytes]) -> bytes:
         """Return an event that the watch has just returned, with the point to go on from."""
         match event:
             case EndOfDump():
@@ -157,7 +177,7 @@ class _EventStream:
                 name, data = "deleted", json.dumps(row).encode()
             case _:
                 name, data = "value", self._queue.line(event)
-        point, before = self._watch.token, self._point
+        point, before = watch.token, self._point
         self._point = point
         return event_bytes(name, data, event_id=None if point == before else point)
 
@@ -172,10 +192,3 @@ class _EventStream:
         if why is not None:
             row["reason"] = str(why)
         return event_bytes("state", json.dumps(row).encode())
-
-    def _first_events(self) -> bytes:
-        """Return the first events: the state, and a reset if the client has to forget what it has."""
-        first = retry_bytes(_RETRY) + self._news()
-        if self._reset is None:
-            return first
-        return first + event_bytes("reset", json.dumps(self._reset).encode(), event_id=_START_OVER)
