@@ -6,6 +6,8 @@ import re
 from hashlib import sha256
 from hmac import compare_digest
 
+from lvq_kafka.core.queue.definition import is_name
+from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.serve.problems import HttpRefusal
 
@@ -30,7 +32,8 @@ class BearerTokens:
     def parse(cls, text: str, where: str) -> BearerTokens:
         """Parse a file: in each line a token and the queues that it may read, or ``*`` for all.
 
-        Empty lines are allowed, and so are those that begin with a number sign.
+        Empty lines are allowed, and so are those that begin with a number sign. A comment after a token is not: its
+        words would be queues.
 
         Args:
             text: what is in the file.
@@ -40,8 +43,8 @@ class BearerTokens:
             ConfigError: a line is something else. It is named by its number; no message contains a token.
         """
         readable: dict[bytes, frozenset[str]] = {}
-        for number, line in enumerate(text.splitlines(), 1):
-            token, *queues = line.split()[:1000] or [""]
+        for number, line in enumerate(text.split("\n"), 1):
+            token, *queues = line.split() or [""]
             if not token or token.startswith("#"):
                 continue
             fault = _fault(token, queues)
@@ -94,7 +97,10 @@ def _digest(token: str) -> bytes:
 def _fault(token: str, queues: list[str]) -> str:
     if len(token) < _SHORTEST or _TOKEN.fullmatch(token) is None:
         return f"does not begin with a token of at least {_SHORTEST} letters, digits and - . _ ~ + /"
-    return "" if queues else "names no queue after its token"
+    if not queues:
+        return "names no queue after its token"
+    wrong = next((name for name in queues if name != _ALL and not is_name(name)), None)
+    return "" if wrong is None else f"has {quoted(wrong)} after its token, which cannot be the name of a queue"
 
 
 def _unauthorized(detail: str, challenge: str) -> HttpRefusal:

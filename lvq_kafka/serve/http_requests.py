@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
@@ -26,7 +26,7 @@ class HttpRequest:
     segments: tuple[bytes, ...]
     """The raw parts between the slashes of its path, below the place of the application."""
     query: bytes
-    headers: tuple[tuple[bytes, bytes], ...]
+    headers: tuple[tuple[bytes, bytes], ...] = field(repr=False)  # they may have a token
     """The names are in small letters."""
 
     def header(self, name: str) -> str | None:

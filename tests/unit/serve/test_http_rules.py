@@ -167,6 +167,9 @@ class TestTokens:
             ("#\nabcdefghijklmnop1", "Line 2 of file names no queue"),
             ("abcdefghijklmnop1 a\nabcdefghijklmnop1 b", "Line 2 of file has the token of an earlier line"),
             ("abcdefghijklmnöp1 a", "Line 1"),
+            ("abcdefghijklmnop1 prices  # not for *", "Line 1 of file has '#' after its token"),
+            ("abcdefghijklmnop1 pri/ces", "which cannot be the name of a queue"),
+            ("# old\x0babcdefghijklmnop1 *", "no token in file"),
         ],
     )
     def test_a_bad_line_is_named_without_its_token(self, text: str, fault: str) -> None:
@@ -175,8 +178,15 @@ class TestTokens:
         assert "abcdef" not in str(error.value)
         assert error.value.options == ("token_file",)
 
-    def test_a_repr_shows_no_token(self) -> None:
+    def test_r46_a_token_reads_all_queues_of_its_line(self) -> None:
+        names = [f"q{number}" for number in range(3000)]
+        tokens = BearerTokens.parse(f"abcdefghijklmnop1 {' '.join(names)}", "file")
+        assert tokens.readable("Bearer abcdefghijklmnop1") == set(names)
+
+    def test_r46_a_repr_shows_no_token(self) -> None:
         assert "abcdef" not in repr(BearerTokens.parse(self.TEXT, "file"))
+        headers = [(b"authorization", b"Bearer abcdefghijklmnop1")]
+        assert "abcdef" not in repr(read_request({"method": "GET", "path": "/", "headers": headers}))
 
 
 class TestPaths:
