@@ -12,7 +12,9 @@ from lvq_kafka.serve.http_peer import HttpPeer
 from lvq_kafka.serve.http_requests import HttpRequest
 from lvq_kafka.serve.long_answers import LongAnswers
 from lvq_kafka.serve.parameters import Parameter, parse_query
+from lvq_kafka.serve.problems import HttpRefusal
 from lvq_kafka.serve.served_queue import ServedQueue
+from lvq_kafka.serve.token_file import TokenFile
 
 __all__ = ["HttpCall", "Served"]
 
@@ -25,7 +27,7 @@ class Served:
     """The names of all queues, open or not."""
     queues: Mapping[str, ServedQueue]
     """Those that are open."""
-    tokens: BearerTokens | None
+    tokens: TokenFile | None
     ready: Collection[State]
     long_answers: LongAnswers
     max_wait: float
@@ -41,6 +43,8 @@ class HttpCall:
     request: HttpRequest
     served: Served
     peer: HttpPeer
+    tokens: BearerTokens | None
+    """Those by which it was admitted; None if it needs none."""
     readable: frozenset[str]
     """The names of the queues that its bearer may read; ``*`` for all."""
     found: ServedQueue | None = None
@@ -58,6 +62,17 @@ class HttpCall:
     def cache_control(self) -> tuple[str, str]:
         """The header that lets a cache keep an answer, and has it ask each time."""
         return "cache-control", "no-cache" if self.served.tokens is None else "private, no-cache"
+
+    @property
+    def allowed(self) -> bool:
+        """Whether its bearer may still read the queue: the tokens may have changed since."""
+        if self.served.tokens is None or (tokens := self.served.tokens.current()) is self.tokens:
+            return True
+        try:
+            readable = tokens.readable(self.request.header("authorization"))
+        except HttpRefusal:
+            return False
+        return BearerTokens.includes(readable, self.queue.name)
 
     def parameters(self, known: Mapping[str, Parameter]) -> dict[str, Any]:
         """Return the parameters of the query. Raises what `parse_query` raises."""

@@ -51,7 +51,7 @@ async def answer_events(call: HttpCall) -> StreamedAnswer:
         asked |= _prefix_of(since)
     queue.view.watch(**asked).close()  # raises what is wrong with them, while there still is a status for it
     last = call.request.header("last-event-id") or since
-    stream = _EventStream(queue, None if last == _START_OVER else last, asked, call.served.heartbeat)
+    stream = _EventStream(call, None if last == _START_OVER else last, asked)
     headers = [
         ("content-type", "text/event-stream"),
         ("cache-control", "no-store"),
@@ -83,17 +83,16 @@ class _EventStream:
     made for it; then it gets the newest value of each key that has changed (G3).
 
     Args:
-        queue: the queue.
+        call: the request.
         since: the point to go on from; None for all values.
         options: those of the watch.
-        heartbeat: the seconds without an event after which a comment is sent.
     """
 
-    def __init__(self, queue: ServedQueue, since: str | None, options: dict[str, Any], heartbeat: float) -> None:
-        self._queue = queue
+    def __init__(self, call: HttpCall, since: str | None, options: dict[str, Any]) -> None:
+        self._call = call
+        self._queue = call.queue
         self._since = since
         self._options = options
-        self._heartbeat = heartbeat
         self._watch: Watch[bytes] | None = None
         self._reset = b""
         self._state = ""
@@ -106,14 +105,14 @@ class _EventStream:
             self._watch.close()
 
     async def run(self, send: SendPart) -> None:
-        """Send events until the view is closed or fails."""
+        """Send events until the view is closed or fails, or the client may no longer read it."""
         await self._say(retry_bytes(_RETRY) + self._news(), send)
         beginning = asyncio.ensure_future(self._begin())
         try:
             while not (await asyncio.wait({beginning}, timeout=_TICK))[0]:
                 await self._say(self._pulse(), send)
             watch = self._watch = beginning.result()
-            while True:
+            while self._call.allowed:
                 try:
                     async with asyncio.timeout(_TICK):
                         event = await anext(watch)
@@ -148,7 +147,7 @@ class _EventStream:
 
     def _pulse(self) -> bytes:
         """Return what there is to say while nothing happens."""
-        idle = time.monotonic() - self._sent >= self._heartbeat
+        idle = time.monotonic() - self._sent >= self._call.served.heartbeat
         return self._news() or (HEARTBEAT if idle else b"")
 
     async def _gather(self, event: Event[bytes], watch: Watch[bytes]) -> bytes:

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Collection, Iterable, MutableMapping
 from contextlib import AsyncExitStack, ExitStack
 from os import PathLike
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, get_args
 
@@ -28,6 +27,7 @@ from lvq_kafka.serve.long_answers import LongAnswers, ending
 from lvq_kafka.serve.problems import HttpRefusal, refusal_of
 from lvq_kafka.serve.routes import METHODS, Route, find_route
 from lvq_kafka.serve.served_queue import ServedQueue, form_of
+from lvq_kafka.serve.token_file import TokenFile
 
 __all__ = ["QueueApp", "ServedSource", "app"]
 
@@ -65,7 +65,7 @@ class QueueApp:
         self._sources = _by_name(sources)
         self._hosts = host_rule(hosts)
         self._ready = _states(ready)
-        self._tokens = None if token_file is None else _tokens(token_file)
+        self._tokens = None if token_file is None else TokenFile(token_file)
         self._long_answers = LongAnswers(max_streams)
         self._opened = AsyncExitStack()
         self._queues: dict[str, ServedQueue] = {}
@@ -226,11 +226,10 @@ class QueueApp:
             allowed = ", ".join(METHODS)
             raise HttpRefusal(405, f"There is no {quoted(request.method)} here.", headers=[("allow", allowed)])
         route, parts = find_route(request.segments)
-        readable = frozenset("*")
-        if self._tokens is not None and not route.public:
-            readable = self._tokens.readable(request.header("authorization"))
+        tokens = None if self._tokens is None or route.public else self._tokens.current()
+        readable = frozenset("*") if tokens is None else tokens.readable(request.header("authorization"))
         found = self._find(parts["queue"], readable) if "queue" in parts else None
-        return route, HttpCall(request, self._served, peer, readable, found, parts.get("key", b""))
+        return route, HttpCall(request, self._served, peer, tokens, readable, found, parts.get("key", b""))
 
     def _find(self, name: bytes, readable: frozenset[str]) -> ServedQueue:
         queue = name.decode("utf-8", "replace")
@@ -268,7 +267,7 @@ def app(
         hosts: the names that clients use for this server, in their header ``Host``; ``"*"`` for any. Addresses and
             localhost are always allowed.
         token_file: a file with a bearer token in each line, and the queues that it may read, or ``*``. Without it,
-            everybody may read who can connect.
+            everybody may read who can connect. It is read again when it changes.
         ready: the states in which ``/ready`` succeeds.
         max_streams: the greatest number of answers that wait or stream at once.
         max_wait: the greatest number of seconds that a request may ask to wait.
@@ -321,12 +320,3 @@ def _states(ready: object) -> Collection[State]:
             hint=f"Give a list of some of {', '.join(known)}.",
         )
     return frozenset(named)
-
-
-def _tokens(file: str | PathLike[str]) -> BearerTokens:
-    try:
-        return BearerTokens.parse(Path(file).read_text(encoding="utf-8"), str(file))
-    except UnicodeDecodeError:
-        raise ConfigError(f"{file} is not text in UTF-8.", options=["token_file"]) from None
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror}.", options=["token_file"]) from error
