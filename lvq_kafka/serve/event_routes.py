@@ -107,11 +107,11 @@ class _EventStream:
     async def run(self, send: SendPart) -> None:
         """Send events until the view is closed or fails, or the client may no longer read it."""
         await self._say(retry_bytes(_RETRY) + self._news(), send)
-        beginning = asyncio.ensure_future(self._begin())
+        opening = asyncio.ensure_future(self._open_watch())
         try:
-            while not (await asyncio.wait({beginning}, timeout=_TICK))[0]:
+            while not (await asyncio.wait({opening}, timeout=_TICK))[0]:
                 await self._say(self._pulse(), send)
-            watch = self._watch = beginning.result()
+            watch = self._watch = opening.result()
             while self._call.allowed:
                 try:
                     async with asyncio.timeout(_TICK):
@@ -123,9 +123,9 @@ class _EventStream:
         except (StopAsyncIteration, ReaderFailed, Closed):
             await self._say(self._news(), send)
         finally:
-            beginning.cancel()
+            opening.cancel()
 
-    async def _begin(self) -> Watch[bytes]:
+    async def _open_watch(self) -> Watch[bytes]:
         """Return a watch that goes on from the point; or one with a dump, after a reset that says why.
 
         It may take long, for the reader may have to catch up, or to read the topic once more; and a cluster that does

@@ -11,12 +11,12 @@ __all__ = ["Emit", "HttpPeer", "PeerLost", "Receive"]
 _SLOWEST = 60.0  # seconds for a client to take a part; one that does not is cut off, and may come back
 _PART = 65_536  # bytes that are sent at once
 
-Message = MutableMapping[str, Any]
+AsgiMessage = MutableMapping[str, Any]
 
-Receive = Callable[[], Awaitable[Message]]
+Receive = Callable[[], Awaitable[AsgiMessage]]
 """Returns the next message of a client, as ASGI defines it."""
 
-Emit = Callable[[Message], Awaitable[None]]
+Emit = Callable[[AsgiMessage], Awaitable[None]]
 """Sends a message to a client, as ASGI defines it. It waits while the client takes no more."""
 
 
@@ -29,7 +29,7 @@ class HttpPeer:
 
     def __init__(self, receive: Receive, send: Emit) -> None:
         self._receive = receive
-        self._send = send
+        self._emit = send
         self._left = False
 
     async def leave(self) -> None:
@@ -40,26 +40,26 @@ class HttpPeer:
         while not self._left:
             self._left = (await self._receive())["type"] == "http.disconnect"
 
-    async def begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+    async def send_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         """Send the head of an answer. Raises `PeerLost`."""
-        await self._take({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send_in_time({"type": "http.response.start", "status": status, "headers": headers})
 
-    async def take(self, data: bytes) -> None:
+    async def send_part(self, data: bytes) -> None:
         """Send some of a body, in parts that the client has to take in time each. Raises `PeerLost`."""
         for at in range(0, len(data), _PART):
-            await self._take({"type": "http.response.body", "body": data[at : at + _PART], "more_body": True})
+            await self._send_in_time({"type": "http.response.body", "body": data[at : at + _PART], "more_body": True})
 
-    async def end(self, data: bytes = b"") -> None:
+    async def send_end(self, data: bytes = b"") -> None:
         """Send the rest of a body, and its end. Raises `PeerLost`."""
         if len(data) > _PART:
-            await self.take(data)
+            await self.send_part(data)
             data = b""
-        await self._take({"type": "http.response.body", "body": data, "more_body": False})
+        await self._send_in_time({"type": "http.response.body", "body": data, "more_body": False})
 
-    async def _take(self, message: Message) -> None:
+    async def _send_in_time(self, message: AsgiMessage) -> None:
         try:
             async with asyncio.timeout(_SLOWEST):
-                await self._send(message)
+                await self._emit(message)
         except TimeoutError:
             raise PeerLost(f"it took nothing for {_SLOWEST:g} s") from None
         except OSError as error:  # some servers say so

@@ -206,13 +206,13 @@ class QueueApp:
 
     async def _send(self, answer: HttpAnswer | StreamedAnswer, peer: HttpPeer, *, body: bool) -> None:
         if isinstance(answer, HttpAnswer):
-            await peer.begin(answer.status, answer.lines)
-            await peer.end(answer.body if body else b"")
+            await peer.send_head(answer.status, answer.lines)
+            await peer.send_end(answer.body if body else b"")
             return
-        await peer.begin(200, answer.lines)
+        await peer.send_head(200, answer.lines)
         if body:
-            await self._long_answers.while_wanted(answer.stream(peer.take), peer)
-        await peer.end()
+            await self._long_answers.while_wanted(answer.stream(peer.send_part), peer)
+        await peer.send_end()
 
     def _admit(self, request: HttpRequest, peer: HttpPeer) -> tuple[Route, HttpCall]:
         """Return the route of a request, and the request with what it may have.

@@ -52,10 +52,10 @@ class TokenFile:
         if now >= self._next_look:
             self._next_look = now + _EVERY
             if stat.S_ISREG(self._known.mode):
-                self._look()
+                self._read_again()
         return self._tokens
 
-    def _look(self) -> None:
+    def _read_again(self) -> None:
         try:
             found = self._read()
             tokens = self._tokens if found.data == self._known.data else self._parse(found.data)
