@@ -114,11 +114,15 @@ async def _page(
     read, size, step, token, last = 0, 0, _STEP, after, False
     while not last and len(entries) < limit and read < _MOST_READ and size < _PAGE:
         page = await queue.view.page_async(token, limit=min(step, limit - len(entries)), prefix=prefix)
-        chosen = await in_thread(partial(list, filter(chooses, page.entries)))
+        chosen = await in_thread(partial(_chosen, page.entries, chooses))
         entries += chosen
         read, size, step = read + len(page.entries), size + sum(len(entry.value) for entry in chosen), 2 * step
         token, last = page.token, page.last
     return await in_thread(partial(_page_text, queue, entries, token, last=last))
+
+
+def _chosen(entries: list[Entry[bytes]], chooses: Callable[[Entry[bytes]], bool]) -> list[Entry[bytes]]:
+    return [entry for entry in entries if chooses(entry)]
 
 
 def _page_text(queue: ServedQueue, entries: list[Entry[bytes]], token: str | None, *, last: bool) -> bytes:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, NamedTuple
 
 from lvq_kafka.serve.calls import HttpCall
 from lvq_kafka.serve.event_routes import answer_events
@@ -17,7 +17,7 @@ __all__ = ["METHODS", "ROUTES", "Route", "find_route"]
 
 METHODS = ("GET", "HEAD")
 
-AnswerCall = Callable[[HttpCall], Awaitable[HttpAnswer | StreamedAnswer]]
+AnswerCall = Callable[[HttpCall], Coroutine[Any, Any, HttpAnswer | StreamedAnswer]]
 
 
 class Route(NamedTuple):
