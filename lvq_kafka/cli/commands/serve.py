@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from ipaddress import ip_address
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING
 
 import click
 
@@ -21,17 +18,11 @@ from lvq_kafka.cli.output import Output
 from lvq_kafka.core.text.quoting import printable
 from lvq_kafka.json_lines import Format
 from lvq_kafka.runtime.extras import needing
-from lvq_kafka.serve import QueueApp, app
-
-if TYPE_CHECKING:
-    from uvicorn import Server
+from lvq_kafka.serve import app
 
 __all__ = ["serve"]
 
-_HEADERS = 16_384  # bytes of a request's line and headers; longer ones are cut off before they are read
 _BACKLOG = 1024  # connections that wait to be accepted
-_SPARE = 256  # connections beside those that wait or stream
-_ENDING = 5  # seconds for answers that are on their way when the server ends
 
 
 @command(
@@ -95,10 +86,16 @@ def serve(
 
     Runs until Ctrl-C or SIGTERM.
     """
-    with needing("serve", "lvq serve"):
-        import uvicorn  # noqa: F401  # reports a missing package before anything is opened
+    with needing("serve", "lvq serve"):  # before anything is opened
+        from lvq_kafka.cli.http_server import BoundedServer, allow_open_files
     if token_file is None and not _is_loopback(host):
         print_problem(f"Without --token-file, everybody may read who can reach {host}.", warning=True)
+    if (files := allow_open_files(max_streams)) is not None:
+        print_problem(
+            f"This process may have {files:,} open files, too few for --max-streams {max_streams}. Raise the limit "
+            "(ulimit -Hn, or LimitNOFILE of systemd), or serve fewer streams.",
+            warning=True,
+        )
     with ExitStack() as opened:
         listening = opened.enter_context(_listening(host, port))
         views = []
@@ -109,7 +106,7 @@ def serve(
         served = app(*views, hosts=[*hosts, *_names(host)], token_file=token_file, max_streams=max_streams)
         _report(invocation.out, _url(listening), [view.queue for view in views])
         ended_by: list[int] = []
-        asyncio.run(_server(served, max_streams, ended_by.append).serve(sockets=[listening]))
+        asyncio.run(BoundedServer(served, max_streams, ended_by.append).serve(sockets=[listening]))
         for number in ended_by[:1]:
             signal.raise_signal(number)  # ends the command as any other; in the event loop, its tasks would complain
 
@@ -128,51 +125,6 @@ def _listening(host: str, port: int) -> socket.socket:
         raise
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
-
-
-def _server(served: QueueApp, max_streams: int, heed: Callable[[int], object]) -> Server:
-    """Return a server that ends streams before it waits for answers.
-
-    Args:
-        served: the application.
-        max_streams: the most clients that wait or read a stream at once.
-        heed: called with a signal that ends the server.
-    """
-    from uvicorn import Config, Server
-
-    class StreamEndingServer(Server):
-        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            heed(sig)
-            super().handle_exit(sig, frame)
-
-        @contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
-            try:
-                yield
-            finally:
-                for number, handler in before.items():
-                    signal.signal(number, handler)
-
-        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            served.end_streams()
-            await super().shutdown(sockets=sockets)
-
-    config = Config(
-        served,
-        http="h11",  # the one whose limits of a request can be set
-        ws="none",
-        lifespan="off",  # the views are open
-        proxy_headers=False,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        backlog=_BACKLOG,
-        h11_max_incomplete_event_size=_HEADERS,
-        limit_concurrency=max_streams + _SPARE,
-        timeout_graceful_shutdown=_ENDING,
-    )
-    return StreamEndingServer(config)
 
 
 def _report(out: Output, url: str, queues: list[str]) -> None:

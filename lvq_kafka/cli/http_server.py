@@ -1,0 +1,127 @@
+"""The server of ``lvq serve``: uvicorn, with bounds on what clients may hold open."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from uvicorn import Config, Server
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from lvq_kafka.serve import QueueApp
+
+__all__ = ["BoundedServer", "allow_open_files"]
+
+_SPARE = 256  # connections beside those that wait or stream
+_MORE = 64  # connections beyond that, which get an answer that says so
+_OWN_FILES = 256  # of the process: stores, and connections to brokers
+_BACKLOG = 1024  # connections that wait to be accepted
+_HEADERS = 16_384  # bytes of a request's line and headers; longer ones are cut off before they are read
+_ENDING = 5  # seconds for answers that are on their way when the server ends
+_REQUEST = 10.0  # seconds for a client to send the head of a request
+_LAST = 30.0  # seconds for a client to take the last bytes before its connection is closed
+_EVERY = 10  # ticks of 0.1 s between two looks at the connections
+
+
+class _BoundedProtocol(H11Protocol):
+    """A connection. Beyond what the server allows, it is closed at once."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if self.limit_concurrency is not None and len(self.connections) > self.limit_concurrency + _MORE:
+            transport.abort()
+
+
+class BoundedServer(Server):
+    """Serves an application until a signal.
+
+    It ends streams before it waits for answers. It cuts off who sends the head of a request for too long, and who does
+    not take what was sent before his connection was closed: uvicorn waits for both forever.
+
+    Args:
+        served: the application.
+        most_streams: the most clients that wait or read a stream at once.
+        heed: called with a signal that ends the server.
+    """
+
+    def __init__(self, served: QueueApp, most_streams: int, heed: Callable[[int], object]) -> None:
+        super().__init__(
+            Config(
+                served,
+                http=_BoundedProtocol,
+                ws="none",
+                lifespan="off",  # the views are open
+                proxy_headers=False,
+                log_config=None,
+                log_level="critical",  # anybody can send what it would warn of
+                access_log=False,
+                server_header=False,
+                backlog=_BACKLOG,
+                h11_max_incomplete_event_size=_HEADERS,
+                limit_concurrency=most_streams + _SPARE,
+                timeout_graceful_shutdown=_ENDING,
+            )
+        )
+        self._served = served
+        self._heed = heed
+        self._waiting: dict[object, tuple[object, float]] = {}
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End because of a signal."""
+        self._heed(sig)
+        super().handle_exit(sig, frame)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Handle signals meanwhile. Unlike uvicorn's, it does not raise them again in the event loop."""
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Do what is to be done ten times a second; return whether to end."""
+        if counter % _EVERY == 0:
+            self._cut_off_late_clients(time.monotonic())
+        return await super().on_tick(counter)
+
+    def _cut_off_late_clients(self, now: float) -> None:
+        waiting = {}
+        for connection in list(self.server_state.connections):
+            assert isinstance(connection, H11Protocol)
+            cycle, closing = connection.cycle, connection.transport.is_closing()
+            if not closing and cycle is not None and not cycle.response_complete:
+                continue  # it gets an answer, which has a limit of its own
+            stage = (cycle, closing)
+            known, since = self._waiting.get(connection, (None, now))
+            waiting[connection] = (stage, since if stage == known else now)
+            if now - waiting[connection][1] > (_LAST if closing else _REQUEST):
+                connection.transport.abort()
+        self._waiting = waiting
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End: first the streams, which would be waited for."""
+        self._served.end_streams()
+        await super().shutdown(sockets=sockets)
+
+
+def allow_open_files(most_streams: int) -> int | None:
+    """Let the process have as many open files as it may need; return how many it may have if these are too few."""
+    try:
+        import resource
+    except ImportError:  # a system without such a limit
+        return None
+    wanted = most_streams + _SPARE + _MORE + _OWN_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return None
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+    return None if most == wanted else most

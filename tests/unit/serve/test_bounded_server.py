@@ -1,0 +1,146 @@
+"""The server of `lvq serve`: clients that hold connections without asking, or without taking, are cut off (R46)."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager
+
+import pytest
+
+from lvq_kafka.cli import http_server
+from lvq_kafka.cli.http_server import BoundedServer, allow_open_files
+from lvq_kafka.serve import http_peer
+from tests.unit.serve.scenes import Scene, scene
+
+
+@asynccontextmanager
+async def serving(on: Scene, most: int = 100) -> AsyncIterator[tuple[BoundedServer, tuple[str, int]]]:
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
+        server = BoundedServer(on.app, most, lambda _: None)
+        task = asyncio.ensure_future(server._serve(sockets=[listening]))
+        try:
+            yield server, listening.getsockname()
+        finally:
+            server.should_exit = True
+            await asyncio.wait_for(task, 20)
+
+
+async def soon(reached: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not reached():
+            await asyncio.sleep(0.001)
+
+
+async def cut_off(reader: asyncio.StreamReader) -> bool:
+    try:
+        return await reader.read(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Send a byte of a head every few milliseconds, until the connection ends."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                async with asyncio.timeout(0.01):
+                    assert await cut_off(reader)
+                return
+            except TimeoutError:
+                writer.write(b"a")
+
+
+async def test_r46_who_does_not_finish_the_head_of_a_request_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether he sends nothing, stops, or sends a byte now and then: also after a request, and within its body."""
+    monkeypatch.setattr(http_server, "_REQUEST", 0.3)
+    monkeypatch.setattr(http_server, "_EVERY", 1)
+    done = b"GET /live HTTP/1.1\r\nHost: localhost\r\n"
+    async with scene() as on, serving(on) as (server, address):
+        streaming, asking = await asyncio.open_connection(*address)
+        asking.write(b"GET /v1/queues/prices/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await asyncio.wait_for(streaming.readuntil(b"end-of-dump"), 20)
+        late = []
+        for begin in (b"", b"GET /live HTTP/1.1\r\nA: ", done + b"\r\n" + done, done + b"Content-Length: 999\r\n\r\n"):
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(begin)
+            if begin.startswith(done):
+                await asyncio.wait_for(reader.readuntil(b"true}\n"), 20)
+            late.append((reader, writer))
+        await asyncio.gather(*(drip(*each) if number else cut_off(each[0]) for number, each in enumerate(late)))
+        await soon(lambda: len(server.server_state.connections) == 1)
+        on.put(IBM="119.00")
+        await asyncio.wait_for(streaming.readuntil(b"119.00"), 20)
+        for _, writer in (*late, (streaming, asking)):
+            writer.close()
+
+
+async def test_g3_r46_a_client_that_was_cut_off_holds_no_connection_although_it_takes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_peer, "_SLOWEST", 0.2)
+    monkeypatch.setattr(http_server, "_LAST", 0.2)
+    monkeypatch.setattr(http_server, "_EVERY", 1)
+    async with scene() as on, serving(on) as (server, address):
+        on.cluster.write("prices", b"large", b"x" * 900_000)
+        await on.settle()
+        with ExitStack() as opened:
+            for path in (b"events", b"values/large"):
+                client = opened.enter_context(socket.socket())
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
+                client.connect(address)
+                client.sendall(b"GET /v1/queues/prices/%s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path)
+            await soon(lambda: len(server.server_state.tasks) == 2)
+            await soon(lambda: not server.server_state.tasks and not server.server_state.connections)
+
+
+async def test_r46_connections_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "_SPARE", 2)
+    monkeypatch.setattr(http_server, "_MORE", 2)
+    async with scene() as on, serving(on, most=1) as (server, address):
+        several = [await asyncio.open_connection(*address) for _ in range(20)]
+        ends = [asyncio.ensure_future(cut_off(reader)) for reader, _ in several]
+        await soon(lambda: sum(end.done() for end in ends) == 15)
+        assert len(server.server_state.connections) == 5
+        for _, writer in several:
+            writer.close()
+        await asyncio.gather(*ends)
+
+
+async def test_r46_what_anybody_sends_is_not_logged(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with scene() as on, serving(on) as (_, address):
+        for sent in (
+            b"\0\r\n\r\n",
+            b"GET /live HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+        ):
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(sent)
+            assert (await asyncio.wait_for(reader.readline(), 20)).startswith(b"HTTP/1.1 4")
+            writer.close()
+    assert caplog.records == []
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("limits", "now", "few"),
+    [
+        ((1024, 20_000), (1576, 20_000), None),
+        ((1024, 1200), (1200, 1200), 1200),
+        ((1024, resource.RLIM_INFINITY), (1576, resource.RLIM_INFINITY), None),
+        ((20_000, 20_000), None, None),
+        ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), None, None),
+    ],
+)
+def test_open_files_are_allowed_for_all_clients(
+    monkeypatch: pytest.MonkeyPatch, limits: tuple[int, int], now: tuple[int, int] | None, few: int | None
+) -> None:
+    made: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits)
+    monkeypatch.setattr(resource, "setrlimit", lambda _, found: made.append(found))
+    assert allow_open_files(1000) == few
+    assert made == ([] if now is None else [now])
