@@ -93,7 +93,7 @@ class BoundedServer(Server):
         return await super().on_tick(counter)
 
     def _cut_off_late_clients(self, now: float) -> None:
-        waiting = {}
+        waiting: dict[object, tuple[object, float]] = {}
         for connection in list(self.server_state.connections):
             assert isinstance(connection, H11Protocol)
             cycle, closing = connection.cycle, connection.transport.is_closing()

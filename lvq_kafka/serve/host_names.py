@@ -50,7 +50,7 @@ def check_host(header: str | None, allowed: Collection[str]) -> None:
     Addresses and localhost are always allowed: no page has them as its name, unless it comes from this machine.
 
     Args:
-        header: the header ``Host``; None if there is none.
+        header: the header ``Host``, or the host of an address in absolute form; None if there is none.
         allowed: the names of `host_rule`.
 
     Raises:

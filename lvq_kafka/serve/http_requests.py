@@ -15,6 +15,7 @@ __all__ = ["HttpRequest", "decoded", "path_segments", "read_request"]
 _LONGEST_TARGET = 8192  # bytes
 _MOST_HEADERS = 64
 _MOST_HEADER_BYTES = 16_384
+_ABSOLUTE = re.compile(rb"https?://([^/?#]*)", re.IGNORECASE)
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
@@ -23,6 +24,8 @@ class HttpRequest:
     """One request."""
 
     method: str
+    host: str | None
+    """The host that it is for, as it was sent; None if it names none, or several."""
     segments: tuple[bytes, ...]
     """The raw parts between the slashes of its path, below the place of the application."""
     query: bytes
@@ -40,7 +43,8 @@ def read_request(scope: Mapping[str, Any]) -> HttpRequest:
     """Return the request of an ASGI scope.
 
     Raises:
-        HttpRefusal: its target or its headers are too long, or too many.
+        HttpRefusal: its target or its headers are too long, or too many; or its body has two lengths, which is how one
+            request is hidden in another.
     """
     raw: bytes = scope.get("raw_path") or quote(scope["path"], safe="/").encode("latin-1")
     query: bytes = scope.get("query_string", b"")
@@ -49,7 +53,14 @@ def read_request(scope: Mapping[str, Any]) -> HttpRequest:
     headers = tuple((bytes(name).lower(), bytes(value)) for name, value in scope["headers"])
     if len(headers) > _MOST_HEADERS or sum(len(name) + len(value) for name, value in headers) > _MOST_HEADER_BYTES:
         raise HttpRefusal(431, f"There are more than {_MOST_HEADERS} headers, or {_MOST_HEADER_BYTES:,} bytes of them.")
-    return HttpRequest(scope["method"], path_segments(raw, scope.get("root_path", "")), query, headers)
+    names = [name for name, _ in headers]
+    if b"content-length" in names and b"transfer-encoding" in names:
+        raise HttpRefusal(400, "The body of the request has two lengths.", headers=[("connection", "close")])
+    hosts = [value for name, value in headers if name == b"host"]
+    if (absolute := _ABSOLUTE.match(raw)) is not None:  # its host counts, whatever the header says
+        raw, hosts = raw[absolute.end() :], [absolute[1]]
+    host = hosts[0].decode("latin-1") if len(hosts) == 1 else None
+    return HttpRequest(scope["method"], host, path_segments(raw, scope.get("root_path", "")), query, headers)
 
 
 def path_segments(raw: bytes, root: str) -> tuple[bytes, ...]:

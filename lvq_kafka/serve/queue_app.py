@@ -220,8 +220,7 @@ class QueueApp:
         Raises:
             HttpRefusal: it may not have it, or there is no such thing.
         """
-        hosts = [value for name, value in request.headers if name == b"host"]
-        check_host(hosts[0].decode("latin-1") if len(hosts) == 1 else None, self._hosts)
+        check_host(request.host, self._hosts)
         if request.method not in METHODS:
             allowed = ", ".join(METHODS)
             raise HttpRefusal(405, f"There is no {quoted(request.method)} here.", headers=[("allow", allowed)])

@@ -110,6 +110,17 @@ async def test_r46_connections_are_bounded_in_number(monkeypatch: pytest.MonkeyP
         await asyncio.gather(*ends)
 
 
+async def test_r46_no_request_is_hidden_in_the_body_of_another() -> None:
+    async with scene() as on, serving(on) as (_, address):
+        reader, writer = await asyncio.open_connection(*address)
+        lengths = b"Content-Length: 60\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+        hidden = b"GET /v1/queues HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        writer.write(b"GET /live HTTP/1.1\r\nHost: localhost\r\n" + lengths + hidden)
+        answer = await asyncio.wait_for(reader.read(), 20)
+        assert (answer[:12], answer.count(b"HTTP/1.1")) == (b"HTTP/1.1 400", 1)
+        writer.close()
+
+
 async def test_r46_what_anybody_sends_is_not_logged(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -244,6 +244,28 @@ class TestPaths:
         with refused(431):
             read_request({**scope, "headers": [(b"a", b"b" * 17_000)]})
 
+    @pytest.mark.parametrize(
+        ("raw", "sent", "host"),
+        [
+            (b"/live", [b"a"], "a"),
+            (b"/live", [], None),
+            (b"/live", [b"a", b"a"], None),
+            (b"http://b:1/live", [b"a"], "b:1"),
+            (b"HTTPS://b/live", [], "b"),
+            (b"http:///live", [b"a"], ""),
+        ],
+    )
+    def test_r46_the_host_is_the_one_that_counts(self, raw: bytes, sent: list[bytes], host: str | None) -> None:
+        headers = [(b"host", name) for name in sent]
+        request = read_request({"method": "GET", "path": "/", "raw_path": raw, "headers": headers})
+        assert (request.host, request.segments) == (host, (b"live",))
+
+    def test_r46_a_request_with_two_lengths_ends_its_connection(self) -> None:
+        headers = [(b"Content-Length", b"5"), (b"Transfer-Encoding", b"chunked")]
+        with refused(400) as error:
+            read_request({"method": "GET", "path": "/", "headers": headers})
+        assert ("connection", "close") in error.value.headers
+
 
 class TestQueries:
     KNOWN: ClassVar = {
