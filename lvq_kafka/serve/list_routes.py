@@ -79,7 +79,8 @@ async def answer_values(call: HttpCall) -> HttpAnswer | StreamedAnswer:
     status = call.queue.view.status  # before the values, which are then no older than it says
     if kind == _JSON:
         state = state_headers(status, call.queue.view.cut.offsets)
-        body = await _page(call.queue, asked.get("after"), asked.get("limit", _USUAL), asked.get("prefix"), chooses)
+        with call.served.long_answers.thread():
+            body = await _page(call.queue, asked.get("after"), asked.get("limit", _USUAL), asked.get("prefix"), chooses)
         return HttpAnswer(200, _headers(call, kind, state), body)
     if refused := [name for name in ("limit", "after") if name in asked]:
         raise HttpRefusal(

@@ -14,6 +14,8 @@ __all__ = ["LongAnswers", "ending"]
 
 T = TypeVar("T")
 
+_MOST_THREADS = 64  # each is woken by every change; hundreds would keep the event loop from its work
+
 
 class LongAnswers:
     """The answers of a server that take a while.
@@ -25,6 +27,7 @@ class LongAnswers:
     def __init__(self, most: int) -> None:
         self._most = most
         self._number = 0
+        self._threads = 0
         self._running: set[asyncio.Task[Any]] = set()
         self.ended = False
         """Whether the server ends."""
@@ -48,6 +51,21 @@ class LongAnswers:
             yield
         finally:
             self._number -= 1
+
+    @contextmanager
+    def thread(self) -> Iterator[None]:
+        """Count an answer that holds a thread until the view has got somewhere, as long as the context lasts.
+
+        Raises:
+            HttpRefusal: there are too many already.
+        """
+        if self._threads >= _MOST_THREADS:
+            raise _later(f"{_MOST_THREADS} clients wait for a position here already.")
+        self._threads += 1
+        try:
+            yield
+        finally:
+            self._threads -= 1
 
     async def while_wanted(self, work: Coroutine[Any, Any, T], peer: HttpPeer) -> T | None:
         """Run work until its client leaves or the server ends; return None then."""

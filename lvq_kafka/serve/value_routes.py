@@ -111,6 +111,6 @@ async def _reach(call: HttpCall, position: str, limit: float) -> None:
         await view.wait_for_async(at, limit)
         return True
 
-    with call.served.long_answers.place():
+    with call.served.long_answers.place(), call.served.long_answers.thread():
         if not await call.served.long_answers.while_wanted(wait(), call.peer):
             raise ending()

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from lvq_kafka import BYTES, JSON, TEXT, LastValueQueue
-from lvq_kafka.serve import app
+from lvq_kafka.serve import app, long_answers
 from lvq_kafka.serve.value_routes import ENTRY
 from tests.unit.serve.asgi_client import AsgiClient
 from tests.unit.serve.scenes import scene
@@ -207,6 +207,23 @@ class TestPositions:
                     await asyncio.sleep(0)
             on.app.end_streams()
             assert (await wait).status == 503
+
+    async def test_r46_waits_that_hold_a_thread_are_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Hundreds, which each change wakes, would hold up everybody else."""
+        monkeypatch.setattr(long_answers, "_MOST_THREADS", 2)
+        async with scene() as on:
+            waits = [asyncio.ensure_future(on.client.get(f"{IBM}?at-least=prices/0/9&wait=15")) for _ in range(2)]
+            async with asyncio.timeout(10):
+                while on.app.open_streams != 2:
+                    await asyncio.sleep(0)
+            for path in (f"{IBM}?at-least=prices/0/9&wait=15", "/v1/queues/prices/values"):
+                refused = await on.client.get(path)
+                assert (refused.status, refused.headers["retry-after"]) == (503, "5")
+            for path in (IBM, f"{IBM}?at-least=prices/0/1", f"{IBM}?wait=0.01"):
+                assert (await on.client.get(path)).status == 200
+            on.app.end_streams()
+            assert [(await wait).status for wait in waits] == [503, 503]
+            assert (on.app._long_answers._threads, on.app.open_streams) == (0, 0)
 
     async def test_g7_r46_a_position_that_is_not_reached_in_time_is_a_problem(self) -> None:
         async with scene() as on:
