@@ -31,13 +31,13 @@ def host_rule(names: Iterable[str]) -> frozenset[str]:
     """
     if isinstance(names, str):
         raise ConfigError(
-            f"hosts={quoted(names)} is one name, not several.", options=["hosts"], hint="Put it in a list."
+            f"`hosts` is {quoted(names)}, which is one name, not several.", options=["hosts"], hint="Put it in a list."
         )
     given: list[object] = list(names)
     for name in given:
         if not isinstance(name, str) or not (name == ANY or _NAME.fullmatch(name.lower())):
             raise ConfigError(
-                f"hosts= has {quoted(name)}, which is not the name of a host.",
+                f"`hosts` has {quoted(name)}, which is not the name of a host.",
                 options=["hosts"],
                 hint='Give names without scheme and port, such as "prices.example.com", or "*" for any.',
             )

@@ -15,7 +15,8 @@ from lvq_kafka.cli.common_options import WholeNumber, command, format_option
 from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.output import Output
-from lvq_kafka.core.text.quoting import printable
+from lvq_kafka.core.text.quoting import printable, quoted
+from lvq_kafka.errors import ConfigError
 from lvq_kafka.json_lines import Format
 from lvq_kafka.runtime.extras import needing
 from lvq_kafka.serve import app
@@ -88,8 +89,6 @@ def serve(
     """
     with needing("serve", "lvq serve"):  # before anything is opened
         from lvq_kafka.cli.http_server import BoundedServer, allow_open_files
-    if token_file is None and not _is_loopback(host):
-        print_problem(f"Without --token-file, everybody may read who can reach {host}.", warning=True)
     if (files := allow_open_files(max_streams)) is not None:
         print_problem(
             f"This process may have {files:,} open files, too few for --max-streams {max_streams}. Raise the limit "
@@ -98,6 +97,8 @@ def serve(
         )
     with ExitStack() as opened:
         listening = opened.enter_context(_listening(host, port))
+        if token_file is None and not _is_loopback(host):
+            print_problem(f"Without --token-file, everybody may read who can reach {host}.", warning=True)
         views = []
         for name in queues:
             queue = invocation.open(QueueChoice(name), form, create=True)
@@ -116,8 +117,20 @@ def _listening(host: str, port: int) -> socket.socket:
 
     They inherit that nothing is delayed, which asyncio sees to only on sockets of another kind. Otherwise a body would
     wait until the client has acknowledged the headers, which takes some 40 ms.
+
+    Raises:
+        ConfigError: the host is none.
+        OSError: this machine does not have it, or the port is taken.
     """
-    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(
+            f"`host` is {quoted(host)}, which is neither an address nor a name that can be resolved.",
+            options=["host"],
+            hint="Give it without scheme and port, such as 127.0.0.1; `port` is the port.",
+        ) from error
+    family, _, _, _, address = found[0]
     try:
         listening = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except OSError as error:

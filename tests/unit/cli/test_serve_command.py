@@ -94,5 +94,11 @@ def test_lvq_serve_refuses_what_it_cannot_serve(run: Run, tmp_path: Path) -> Non
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ran = run("serve", "prices", "--port", str(taken.getsockname()[1]))
     assert (ran.code, "in use" in ran.stderr) == (2, True)
+    for host in ("http://localhost", "localhost:8080", "no.such.host.invalid", "", "a" * 70):
+        ran = run("serve", "prices", "--port", "0", "--host", host)
+        assert (ran.code, ran.stderr.startswith(f"lvq: --host is {host!r}, which is neither")) == (2, True), ran.stderr
+        assert "--port is the port" in ran.stderr
+    ran = run("serve", "prices", "--port", "0", "--allow-host", "http://a.example")
+    assert (ran.code, ran.stderr.startswith("lvq: --allow-host has 'http://a.example'")) == (2, True), ran.stderr
     ran = run("serve", "other", "--host", "0.0.0.0", "--port", "0")
     assert "everybody may read who can reach 0.0.0.0" in ran.stderr

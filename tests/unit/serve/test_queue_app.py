@@ -214,7 +214,7 @@ def test_bad_arguments_are_named(tmp_path: Path) -> None:
         ("ready=", (queue,), {"ready": "caught-up"}),
         ("ready=", (queue,), {"ready": ["good"]}),
         ("ready=", (queue,), {"ready": []}),
-        ("hosts=", (queue,), {"hosts": "a.example"}),
+        ("hosts is", (queue,), {"hosts": "a.example"}),
         ("max_streams", (queue,), {"max_streams": 0}),
         ("max_wait", (queue,), {"max_wait": 0}),
         ("heartbeat", (queue,), {"heartbeat": -1}),
