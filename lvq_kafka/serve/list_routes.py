@@ -32,6 +32,7 @@ _USUAL = 100
 _MOST_READ = 20_000  # entries for a page: some milliseconds
 _STEP = 16  # entries that are read first, then twice as many each time: how large they are is not known
 _PAGE = 1 << 20  # bytes of values after which a page ends
+_TOKEN = 6000  # characters of a token that an address has room for; one has the last key of its page
 _PART = 65_536  # bytes that are sent at once
 
 _JSON, _LINES, _TABLE = "application/json", "application/x-ndjson", "text/csv"
@@ -109,12 +110,15 @@ async def _page(
 ) -> bytes:
     """Return a page as JSON.
 
-    It may have fewer entries than were asked for, and more may follow: ``last`` says that.
+    It may have fewer entries than were asked for, and more may follow: ``last`` says that. It has more if its last key
+    is so long that no address could ask for the next page.
     """
     entries: list[Entry[bytes]] = []
     read, size, step, token, last = 0, 0, _STEP, after, False
-    while not last and len(entries) < limit and read < _MOST_READ and size < _PAGE:
-        page = await queue.view.page_async(token, limit=min(step, limit - len(entries)), prefix=prefix)
+    while not last:
+        if (len(entries) >= limit or read >= _MOST_READ or size >= _PAGE) and len(token or "") <= _TOKEN:
+            break
+        page = await queue.view.page_async(token, limit=max(1, min(step, limit - len(entries))), prefix=prefix)
         chosen = await in_thread(partial(_chosen, page.entries, chooses))
         entries += chosen
         read, size, step = read + len(page.entries), size + sum(len(entry.value) for entry in chosen), 2 * step

@@ -6,6 +6,7 @@ import asyncio
 import csv
 import io
 import json
+from random import Random
 from typing import Any
 
 import pytest
@@ -143,6 +144,18 @@ async def test_r46_pages_and_parts_of_large_values_are_bounded_in_bytes() -> Non
             async with asyncio.timeout(20), on.client.stream(VALUES, accept=accept) as stream:
                 while (part := await stream.parts.get()) is not None:
                     assert len(part) < 300_000
+
+
+async def test_r46_pages_go_on_after_a_key_that_no_address_has_room_for() -> None:
+    async with scene() as on:
+        keys = [b"A" + Random(number).randbytes(20_000) if number % 3 else b"A%d" % number for number in range(12)]
+        for key in keys:
+            on.cluster.write("prices", key, b"1")
+        await on.settle()
+        number, token = 0, ""
+        while not (page := await on.client.get(f"{VALUES}?limit=1&prefix=A{token}")).json["last"]:
+            number, token = number + len(page.json["values"]), f"&after={page.json['token']}"
+        assert number + len(page.json["values"]) == len(keys)
 
 
 async def test_r46_a_page_that_waits_ends_with_its_client_or_the_server() -> None:
