@@ -92,6 +92,7 @@ class SharedState:
         self._foreign = rules.foreign_headers()
         self._now = now
         self._times = self.core.ledger.times
+        self._timers = self.core.ledger.timers
         self._prepares = self._times is not None  # whether `acquire` has to call `_prepare`
         self._lock = RLock()
         self._changed = Condition(self._lock)
@@ -198,9 +199,11 @@ class SharedState:
                 self._prepare(session)
             if self._orphans:
                 self._give_back()
-            waiters = self._waiters
+            waiters, now = self._waiters, self.clock()
+            if now >= self._timers.alarm:  # the I/O thread may be waiting for a broker that does not answer
+                self._end_times(now)
             taken, exhausted = self.core.hand_out.acquire(
-                most, self.clock(), session, wanted=self._wanted, first_try=waiter is None, ahead=ahead
+                most, now, session, wanted=self._wanted, first_try=waiter is None, ahead=ahead
             )
             if taken or exhausted:
                 if waiters.present:
@@ -221,6 +224,11 @@ class SharedState:
             if item.state is MessageState.STALE and not may_be_stale:
                 return False
             return self.core.hand_out.hand_over(item, self.clock())
+
+    def _end_times(self, now: float) -> None:
+        """End the delays and locks whose time is over."""
+        with self as core:
+            core.wake(now)
 
     def _prepare(self, session: SessionPins | None) -> None:
         """Check that messages may be acquired, and judge by the time which of them count."""
@@ -387,9 +395,8 @@ class SharedState:
         """Run the due timers. Return whether the process stood still since the last turn."""
         now = self.clock()
         silence = self.core.turn(now)
-        if self.core.ledger.alarmed:  # otherwise there is no need to wait for the lock
-            with self as core:
-                core.wake(now)
+        if now >= self._timers.alarm:  # otherwise there is no need to wait for the lock
+            self._end_times(now)
         if self._times is not None:
             with self:
                 self._pass_time(self._times)

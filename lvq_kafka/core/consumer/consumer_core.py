@@ -220,11 +220,8 @@ class ConsumerCore(Generic[W]):
         return silence if silence > LEASE and self.partitions else 0.0
 
     def wake(self, now: float) -> None:
-        """Run the due timers: delays end, and locks expire."""
-        due = self.ledger.next_wake
-        if due is not None and due <= now:
-            self.ledger.wake(now)
-            self._wake += 1
+        """End the delays and locks whose time is over. Call it before handing out."""
+        self._wake += self.ledger.wake(now)
 
     def pass_time(self, clock: float) -> None:
         """Let due messages count, and drop expired ones. Call it before handing out.

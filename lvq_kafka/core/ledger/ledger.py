@@ -100,7 +100,8 @@ class Ledger:
         """Queries on the partitions."""
         self._count_deliveries = count_deliveries
         self._generations = count(1)
-        self._timers = Timers()
+        self.timers = Timers()
+        """The ends of locks and delays, which `wake` acts on."""
         self._time = LogTime()  # one for all rules: what has expired by it must not return (R39)
         ranked = () if rules.order.ranking() is None else (precedence, rank_of)
         self.groups = None if rules.groups is None else GroupedQueue(rules.groups, *ranked)
@@ -388,7 +389,7 @@ class Ledger:
             item.refuse()
         item.reserved = False
         if locked_until is not None:
-            self._timers.set(item, locked_until)
+            self.timers.set(item, locked_until)
         self.stats.delivered += 1
         if item.redelivered:
             self.stats.redelivered += 1
@@ -442,17 +443,22 @@ class Ledger:
     def extend(self, item: Item, locked_until: float) -> None:
         """Set a new deadline for the holder, later or earlier than before."""
         item.state = _ON_EXTEND.get(item.state) or item.refuse()
-        self._timers.set(item, locked_until)
+        self.timers.set(item, locked_until)
 
-    def wake(self, now: float) -> None:
-        """Run due timers: make delayed messages available, and take back those with expired locks."""
-        for item in self._timers.pop_due(now):
+    def wake(self, now: float) -> bool:
+        """Make messages available whose delay is over, and take back those whose lock is.
+
+        Returns whether there were any.
+        """
+        due = self.timers.pop_due(now)
+        for item in due:
             if item.state in _ON_DUE:
                 item.state = _ON_DUE[item.state]
                 self._partitions[item.partition].offer(item)
             else:
                 self._come_back(self._give_back(item, _ON_TIME_OUT, None))
                 self.stats.timed_out += not item.reserved
+        return bool(due)
 
     def pass_time(self, clock: float) -> bool:
         """Let due messages count, and drop waiting messages that have expired.
@@ -528,14 +534,9 @@ class Ledger:
             self._timed[item.partition].bury_expired(item)
 
     @property
-    def alarmed(self) -> bool:
-        """True while `wake` may have something to do eventually. Cheap, and safe to ask any time."""
-        return len(self._timers) > 0
-
-    @property
     def next_wake(self) -> float | None:
         """The time when `wake` next has something to do."""
-        return self._timers.next
+        return self.timers.next
 
     def _come_back(self, item: Item | None) -> None:
         if item is not None:
@@ -552,6 +553,6 @@ class Ledger:
         after = outcomes.get(item.state) or item.refuse()
         twin = self._partitions[item.partition].give_back(item, after, delayed=due is not None)
         if twin is not None and due is not None:
-            self._timers.set(twin, due)
+            self.timers.set(twin, due)
         self.in_work -= 1
         return twin

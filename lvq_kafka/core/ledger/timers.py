@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from lvq_kafka.core.waiting.lazy_heap import LazyHeap
 from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.core.waiting.pending import Item
@@ -20,13 +22,14 @@ class Timers:
 
     def __init__(self) -> None:
         self._heap: LazyHeap[Item] = LazyHeap(_holds)
-
-    def __len__(self) -> int:
-        return len(self._heap)
+        self.alarm = inf
+        """A time before which no message is due. It costs nothing to ask, while `next` is exact."""
 
     def set(self, item: Item, time: float) -> None:
         """Set or replace the deadline of a message."""
         item.due = time
+        if time < self.alarm:
+            self.alarm = time
         self._heap.add(time, item)
 
     @property
@@ -43,6 +46,7 @@ class Timers:
             assert item is not None
             item.due = None
             items.append(item)
+        self.alarm = inf if time is None else time
         return items
 
 

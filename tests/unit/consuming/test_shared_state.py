@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any
 
 import pytest
@@ -282,3 +283,23 @@ def test_an_outage_is_over_when_messages_come_or_the_cluster_answers(hands: Hand
     hands.shared.report("reading", REFUSED)
     hands.shared.core.obstacles.clear("reading")
     assert hands.shared.stats.trouble == ""
+
+
+def test_locks_and_delays_end_for_a_caller_that_acquires_while_the_io_thread_waits_for_a_broker() -> None:
+    now = 100.0
+    shared = SharedState(
+        QueueDefinition(name="q", topic="t", key_header=None), ConsumerLimits(lock_timeout=1.0), lambda: now
+    )
+    assign(shared, {0: CommitMap(0)}, {0: 0}, {0: 2}, epochs={0: 0}, tag=bytes(8))
+    shared.read(Fetch(RecordBatch.of([Record(0, at, 0, b"%d" % at, b"v") for at in range(2)]), {0: 2}))
+    flight = next_commit(shared)
+    assert flight is not None
+    answered(shared, flight, Answer.STORED)
+    forgotten, delayed = shared.acquire(2)[0]
+    shared.apply(partial(Ledger.release, due=now + 0.5), delayed)
+    assert shared.acquire(1) == ([], [])
+    now += 0.6
+    assert [item.offset for item in shared.acquire(1)[0]] == [delayed.offset]
+    now += 0.6
+    assert [item.offset for item in shared.acquire(1)[0]] == [forgotten.offset]
+    assert forgotten.state is MessageState.LOST

@@ -83,7 +83,7 @@ class Queue(LedgerOfOne):
 
 def facts(ledger: Ledger) -> object:
     """Return everything that can be observed of a ledger, order included."""
-    counts = (ledger._parts.slots, ledger._timers._heap._ticks)  # Python 3.14 and newer cannot copy them
+    counts = (ledger._parts.slots, ledger.timers._heap._ticks)  # Python 3.14 and newer cannot copy them
     twin = copy.deepcopy(ledger, {id(own): count(1 << 32) for own in counts})
     seen = twin.assignment
     held = sorted((item.partition, item.offset, item.state, item.deliveries) for item in seen.held())
