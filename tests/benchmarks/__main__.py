@@ -154,7 +154,7 @@ def run(
         found["rebalance"] = list(rebalance.run(servers, rounds, session=sizes.session))
         print(report.rebalance_table(found["rebalance"]), "\n", flush=True)
     if "store" in parts:
-        found["store"] = list(store.run(servers, rounds, sizes.records))
+        found["store"] = list(store.run(servers, rounds, sizes.records, peers=peer_rounds > 0))
         print(store.store_table(found["store"]), "\n", flush=True)
         targets += store.store_targets(found["store"])
         found["shared store"] = shared_store.run(servers, sizes.records)

@@ -64,8 +64,17 @@ def peak_memory(pid: int | None = None) -> int:
 
     The operating system's own figure, getrusage, would start from the parent's peak.
     """
-    status = Path(f"/proc/{pid or 'self'}/status")
-    if not status.exists():
+    if not Path("/proc/self/status").exists():
         return memory_in_use() if pid is None else int(psutil.Process(pid).memory_info().rss)
-    [line] = [line for line in status.read_text().splitlines() if line.startswith("VmHWM:")]
+    return _status(pid, "VmHWM")
+
+
+def anonymous_memory(pid: int | None = None) -> int:
+    """Return the resident bytes that a process cannot give back: on Linux, all but pages of files."""
+    return _status(pid, "RssAnon")
+
+
+def _status(pid: int | None, name: str) -> int:
+    lines = Path(f"/proc/{pid or 'self'}/status").read_text().splitlines()
+    [line] = [line for line in lines if line.startswith(f"{name}:")]
     return int(line.split()[1]) * 1024

@@ -23,7 +23,9 @@ from tests.benchmarks.prefetch import AT_ONCE, KINDS
 from tests.benchmarks.rebalance import CHANGES, PROTOCOLS
 from tests.benchmarks.report import consume_targets
 from tests.benchmarks.scale import queues_used, scale_table
-from tests.benchmarks.store import FIRST, HUNDREDTH, MEMORY, NOTHING
+from tests.benchmarks.store import CACHE, FIRST, HUNDREDTH, INDEXED, MEMORY, NOTHING, OURS, TABLE_AGAIN, TABLE_FIRST
+from tests.benchmarks.store import PEERS as STORE_PEERS
+from tests.benchmarks.store import run as compare_stores
 from tests.benchmarks.topics import TAIL, Content, load
 from tests.benchmarks.workload import Judge, Workload
 from tests.running import run_while_it_speaks
@@ -49,6 +51,7 @@ def test_a_small_benchmark_runs_to_the_end(tmp_path: Path) -> None:
     assert all(result["beats"] > 0 for result in results["dump"] if result["contestant"] == "async watch")
     assert {result["contestant"]: result["read"] for result in results["store"]} == {
         MEMORY: 100_000,
+        INDEXED: 100_000,
         FIRST: 100_000,
         NOTHING: 0,
         HUNDREDTH: 1_000,
@@ -96,6 +99,14 @@ def test_a_contestant_that_does_not_hold_the_right_values_is_found_out(
             measure(broker.bootstrap_servers, replace(topic, content=other), "view")
     finally:
         kafka_cluster.topics.delete(topic.name)
+
+
+def test_other_tables_hold_the_values_that_stores_do(broker: ProvidedBroker) -> None:
+    results = {result["contestant"]: result for result in compare_stores(broker.bootstrap_servers, 1, 2000)}
+    assert results.keys() == {*OURS, *STORE_PEERS}
+    assert {result["keys"] for result in results.values()} == {2000}
+    assert all(results[name]["disk"] > 0 for name in (FIRST, TABLE_FIRST, TABLE_AGAIN))
+    assert results[CACHE]["wall"] > 0 < results[CACHE]["cpu"]
 
 
 def test_a_compacted_backlog_is_compared_with_what_other_brokers_conflated() -> None:

@@ -13,6 +13,8 @@ from lvq_kafka.embedded.jars import KAFKA_VERSION, JarSet
 
 ARTEMIS = "2.55.0"  # the newest whose AMQP module can be fetched
 BROKER_J = "10.1.0"
+KCACHE = "5.2.3"
+ROCKSDB = "10.1.3"  # the version that Kafka Streams asks for
 
 # Roots of the locks. Broker-J's own bundle depends on a database that the public repository lacks, so its parts are
 # named here: the protocol, and the durable store that comes with it.
@@ -30,8 +32,12 @@ ROOTS = {
         Module("org.apache.qpid", "qpid-broker-plugins-derby-store", BROKER_J, transitive=True),
         Module("org.apache.qpid", "qpid-broker-plugins-logging-logback", BROKER_J, transitive=True),
     ),
-    # Beside the broker's jars. Its store on disk, RocksDB, is not used here.
-    "kafka-streams": (Module("org.apache.kafka", "kafka-streams", KAFKA_VERSION),),
+    "kcache": (Module("io.kcache", "kcache", KCACHE, transitive=True),),
+    # Beside the broker's jars, which lack its own store.
+    "kafka-streams": (
+        Module("org.apache.kafka", "kafka-streams", KAFKA_VERSION),
+        Module("org.rocksdb", "rocksdbjni", ROCKSDB),
+    ),
 }
 
 PEERS = {
