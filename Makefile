@@ -73,6 +73,7 @@ prove: $(READY) ## Try to break the consume protocol, every property, stores and
 	@$(BIN)/python -m tests.simulator
 	@LVQ_EFFORT=10 $(BIN)/pytest tests/property tests/simulator -q -n 2 --max-worker-restart 0 --timeout 0
 	@$(BIN)/python -m tests.killed_stores
+	@$(BIN)/python -m tests.soaked_stores --days 365
 	@LVQ_EFFORT=40 $(BIN)/pytest tests/fuzz -q -n 2 --max-worker-restart 0 --timeout 0
 
 prove-lakehouse: $(READY) java $(CLASSES) ## Test Delta and Iceberg tables, then merge random histories into them for SECONDS=300; SEED=n starts with that seed
