@@ -33,7 +33,7 @@ from lvq_kafka.testing import MemoryCluster
 from tests.clock import Clock
 from tests.following import keep_up
 
-__all__ = ["World", "kill_attached", "kill_many"]
+__all__ = ["Shown", "World", "kill_attached", "kill_many"]
 
 _CHUNK = 25
 _KEYS = 400
@@ -207,14 +207,15 @@ def _kill_one(seed: int, start: int, place: Path, chance: Random, *how: str) -> 
 
 
 @dataclass
-class _Before:
-    """The end of what was shown after the kill before."""
+class Shown:
+    """The values that a view has shown, and the point at which it did."""
 
     end: EndOfDump
     held: dict[str, bytes]
 
     @classmethod
-    def of(cls, view: View[bytes]) -> _Before:
+    def by(cls, view: View[bytes]) -> Shown:
+        """Return what a view shows now."""
         *entries, end = view.watch(dump=True).drain()
         assert isinstance(end, EndOfDump)
         return cls(end, {entry.key: entry.value for entry in entries if isinstance(entry, Entry)})
@@ -230,7 +231,7 @@ class _Before:
         return True
 
 
-def _entries(world: World, before: _Before | None = None, **how: Any) -> tuple[list[Entry[bytes]], int, str]:
+def _entries(world: World, before: Shown | None = None, **how: Any) -> tuple[list[Entry[bytes]], int, str]:
     """Return what a view shows, as a whole and by its indexes, how many offsets it has read, and if it has resumed."""
     view = world.queue.view(**how, **world.selection)
     _index(view)
@@ -255,7 +256,7 @@ def kill_many(seed: int, kills: int) -> Iterator[str]:
     chance = Random(seed + 2)
     with TemporaryDirectory(prefix="lvq-killed-") as folder:
         place, copy, last = Path(folder) / "store", Path(folder) / "copy", 0
-        before: _Before | None = None
+        before: Shown | None = None
         for kill in range(kills):
             last = _kill_one(seed, last, place, chance)
             world = World(seed)
@@ -271,7 +272,7 @@ def kill_many(seed: int, kills: int) -> Iterator[str]:
             if before is not None and resumed == "resumed":
                 assert before.held == held, f"seed {seed}, kill {kill}: {_differing(before.held, held)}"
             with world.queue.view(**world.selection) as view:
-                before = _Before.of(view)
+                before = Shown.by(view)
             shutil.rmtree(copy)
             yield f"seed {seed}, kill {kill}: {len(kept)} keys, {read} of {total} offsets were read again, {resumed}"
 
