@@ -118,7 +118,7 @@ class _Follower:
         with view.watch(since=self._token) if self._token else view.watch(dump=True) as watch:
             keep_up(self.held, watch.drain())
             self._token = watch.token
-        assert self.held == dict(view)
+        assert self.held == dict(view.items())
 
 
 def _read(place: Path) -> None:

@@ -130,7 +130,7 @@ def _tick(
     with stage.scene("A board of current prices, and a browser that joins late"):
         view, late = play(stage, opened, queue, producer, ticks[half:], BOARD_SECONDS)
         last = {tick.ticker: tick.close for tick in ticks}
-        stage.check(dict(view) == last, "the view holds the last close of every stock")
+        stage.check(dict(view.items()) == last, "the view holds the last close of every stock")
         known = late.has_seen(last, timeout=30.0)
         stage.check(
             late.saw_end_of_dump and late.dump.keys() >= held.keys(),
@@ -158,7 +158,7 @@ def _delete(stage: Stage, queue: LastValueQueue[str], view: View[str], late: Lat
             gone = producer.delete("FB").result(10.0)
         view.wait_for(gone)
         stage.check("FB" not in view and watch.poll(5.0) == Deleted("FB"), f"FB is gone from the view, as of {gone}")
-        stage.check(late.has_seen(dict(view), timeout=10.0), "and from the browser")
+        stage.check(late.has_seen(dict(view.items()), timeout=10.0), "and from the browser")
         watch.close()
 
 

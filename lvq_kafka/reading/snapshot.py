@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
@@ -85,6 +85,17 @@ class CurrentValues(Mapping[str, V]):
             keys = self._iterated.keys(self._source.current_whole())
         return map(key_text, keys)
 
+    def items(self) -> ItemsView[str, V]:
+        """Return the keys and their values, in queue order.
+
+        A value is the current one when it is reached. A key that has lost its value by then is left out.
+        """
+        return _ItemsLeft(self)
+
+    def values(self) -> ValuesView[V]:
+        """Return the values, in queue order; see `items`."""
+        return _ValuesLeft(self)
+
     # Mappings that change over time are equal only if they are identical.
     __eq__ = object.__eq__
     __hash__ = object.__hash__
@@ -121,6 +132,33 @@ class CurrentValues(Mapping[str, V]):
         with self._source.lock:
             found = self._source.current_whole().scan(low, high)
         return KeyScan(found, self._topic, self._codec, raw_on_error=self._raw_on_error)
+
+
+class _ItemsLeft(ItemsView[str, V]):
+    """Items of a mapping that may lose keys while they are iterated over."""
+
+    _mapping: Mapping[str, V]
+
+    def __iter__(self) -> Iterator[tuple[str, V]]:
+        found = self._mapping
+        for key in found:
+            try:
+                value = found[key]
+            except KeyError:
+                continue
+            yield key, value
+
+
+class _ValuesLeft(ValuesView[V]):
+    """Values of a mapping that may lose keys while they are iterated over."""
+
+    _mapping: Mapping[str, V]
+
+    def __iter__(self) -> Iterator[V]:
+        return (value for _, value in _ItemsLeft(self._mapping))
+
+    def __contains__(self, value: object) -> bool:
+        return any(one is value or one == value for one in self)
 
 
 class _Frozen:

@@ -55,9 +55,9 @@ class LiveMapping(FollowingReader[V], CurrentValues[V], IndexedValues[V], Generi
     Reads show what the reader has, and never wait. A reader that can no longer follow reports it: reads raise
     `ReaderFailed` once it has failed, and ``state`` shows when it is disconnected.
 
-    Thread-safe. Keys may appear and disappear during iteration: it covers the keys of the moment when it began. It is
-    in order of arrival, also if the queue is ordered by rank; a `snapshot`, and the dump of a `watch`, are by rank
-    (R20).
+    Thread-safe. Keys may appear and disappear during iteration: it covers the keys of the moment when it began, and
+    `items` and `values` leave out those that are gone when it reaches them. It is in order of arrival, also if the
+    queue is ordered by rank; a `snapshot`, and the dump of a `watch`, are by rank (R20).
     """
 
     _callbacks: list[Watch[V]]
@@ -436,9 +436,9 @@ class View(QueueReader[V], LiveMapping[V], Generic[V]):
     has read it, the value stays in the view, although a reader opened later does not find it. It disappears when the
     view has to start over. Topics whose ``cleanup.policy`` is just ``compact`` have neither.
 
-    Thread-safe. Keys may appear and disappear during iteration: it covers the keys of the moment when it began. It is
-    in order of arrival, also if the queue is ordered by rank; a `snapshot`, and the dump of a `watch`, are by rank
-    (R20).
+    Thread-safe. Keys may appear and disappear during iteration: it covers the keys of the moment when it began, and
+    `items` and `values` leave out those that are gone when it reaches them. It is in order of arrival, also if the
+    queue is ordered by rank; a `snapshot`, and the dump of a `watch`, are by rank (R20).
 
     Args:
         cluster: the cluster that holds the queue.

@@ -85,6 +85,19 @@ def test_r40_r41_it_is_a_mapping(world: World) -> None:
     assert "caught-up" in repr(view)
 
 
+def test_r40_r41_its_items_and_values_leave_out_what_is_deleted_meanwhile(world: World) -> None:
+    view = world.view()
+    world.put(a="1", b="2", c="3")
+    view.barrier()
+    items, values = iter(view.items()), iter(view.values())
+    assert (next(items), next(values)) == (("a", "1"), "1")
+    world.put(b=None, c="4")
+    view.barrier()
+    assert (list(items), list(values)) == ([("c", "4")], ["4"])
+    assert (len(view.items()), ("c", "4") in view.items(), ("b", "2") in view.items()) == (2, True, False)
+    assert (len(view.values()), "4" in view.values(), "2" in view.values()) == (2, True, False)
+
+
 def test_r40_r41_it_scans_in_byte_order_of_keys(world: World) -> None:
     view = world.view()
     long = "l" * 500
