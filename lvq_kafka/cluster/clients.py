@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log.records import Fetch
+from lvq_kafka.core.measures.measured import ProducerFacts
 from lvq_kafka.errors import TransportError
 
 __all__ = ["Answered", "Commit", "GroupListener", "GroupMember", "LogReader", "LogWriter", "Membership", "Receipt"]
@@ -103,6 +104,13 @@ class LogWriter(Protocol):
 
         An error is seen when its receipt is asked for it (`result`, `exception`).
         """
+
+    def count_appends(self) -> None:
+        """Count appends from now on; each costs a little more then."""
+
+    @property
+    def facts(self) -> ProducerFacts:
+        """The numbers of appends. One that falls has begun again."""
 
     def begin_transaction(self, timeout: float | None = None) -> None:
         """Open a transaction. Appends belong to it until it ends.

@@ -348,6 +348,16 @@ class SharedState:
             self._closed = True
             self._stop()
 
+    @property
+    def closed(self) -> bool:
+        """True once the consumer is closed."""
+        return self._closed
+
+    @property
+    def group(self) -> str:
+        """The consumer group of the queue."""
+        return self._definition.group
+
     def _stop(self) -> None:
         self._prepares = True
         self._changed.notify_all()

@@ -19,6 +19,7 @@ from lvq_kafka.cluster.rights import consuming
 from lvq_kafka.codecs import HeaderPairs
 from lvq_kafka.core.facts import Right
 from lvq_kafka.core.log.keys import key_text
+from lvq_kafka.core.measures.measured import ProducerFacts
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.errors import BoundToProcess, Closed, LVQError, MessageTooLarge, StateError, TransportError
 from lvq_kafka.kafka.ages import limit_of, without_deadline
@@ -88,6 +89,7 @@ class KafkaWriter(LogWriter, LeftBehind):
         self._limit = message_limit(config.properties)
         self._config = config
         self._gate = threading.Lock()
+        self._counts = False
         self._produce: Callable[..., object]
         self._open_client()
         self._closed = False
@@ -154,6 +156,18 @@ class KafkaWriter(LogWriter, LeftBehind):
         return self._deliveries.pop_failures()
 
     @override
+    def count_appends(self) -> None:
+        self._counts = True
+        self._deliveries.count()
+        self._receipt = self._deliveries.make_receipt
+
+    @property
+    @override
+    def facts(self) -> ProducerFacts:
+        deliveries = self._deliveries
+        return ProducerFacts(deliveries.counted, 0 if self._closed else deliveries.undecided, deliveries.failures)
+
+    @override
     def begin_transaction(self, timeout: float | None = None) -> None:
         self._transactional().begin(timeout)
 
@@ -205,7 +219,9 @@ class KafkaWriter(LogWriter, LeftBehind):
         self._client = open_producer(self._config, self._health, owned, DEFAULTS)
         self._errors = ProduceErrors(self._health, self._transactional_id, self._why_withdrawn)
         self._deliveries = Deliveries(self._client, limit, self._errors, self._give_up)
-        self._receipt = self._deliveries.receipt
+        if self._counts:
+            self._deliveries.count()
+        self._receipt = self._deliveries.make_receipt
         self._client_produce: Callable[..., object] = self._client.produce
         if self._transactional_id is not None:
             self._client_produce = partial(self._produce_in_transaction, self._client.produce)

@@ -205,7 +205,8 @@ class Producer(Bound, Generic[V]):
             self._ungated = self._by_group(cluster, groups)
         self._gate = gate
         self._gates: list[Gate] = [] if gate is None else [gate]  # those that were replaced, too
-        self._append: Append = self._ungated if gate is None else gate.guard(self._ungated)
+        self._observers: list[Callable[[Append], Append]] = []
+        self._append: Append = self._guarded()
         self._closing: list[Callable[[], object]] = []
         self._adopting = Lock()
         shut = partial(_shut, self._gates, self._closing)
@@ -222,14 +223,35 @@ class Producer(Bound, Generic[V]):
         A gate that is replaced is closed with the producer, since senders may still wait there.
         """
         with self._adopting:
-            if self._append == self._refuse:  # it is closed
+            if self._closed:
                 return
             self._keep_to(rules)
             if gate is self._gate:
                 return
             self._gate = gate
             self._gates += [] if gate is None else [gate]
-            self._append = self._ungated if gate is None else gate.guard(self._ungated)
+            self._append = self._guarded()
+
+    def _guarded(self) -> Append:
+        """Return the append of the writer, behind the gate, behind those who observe it."""
+        append = self._ungated if self._gate is None else self._gate.guard(self._ungated)
+        for observe in self._observers:
+            append = observe(append)
+        return append
+
+    def _observe(self, observe: Callable[[Append], Append]) -> None:
+        """Make each append pass through the function that ``observe`` returns for it.
+
+        It may add headers: limits count what it adds.
+        """
+        with self._adopting:
+            self._observers.append(observe)
+            if not self._closed:
+                self._append = self._guarded()
+
+    @property
+    def _closed(self) -> bool:
+        return self._append == self._refuse
 
     def _on_close(self, call: Callable[[], object]) -> None:
         """Call when the producer is closed, or was dropped."""

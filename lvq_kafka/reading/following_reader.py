@@ -133,6 +133,11 @@ class FollowingReader(Bound, Generic[V]):
     # ---------------------------------------------------------------- status
 
     @property
+    def queue(self) -> str:
+        """The name of the queue."""
+        raise NotImplementedError
+
+    @property
     def status(self) -> ReaderStatus:
         """The status of the reader. The properties below are its parts, each as of its own moment."""
         return self._shared.catch_up.status(self._shared.clock())

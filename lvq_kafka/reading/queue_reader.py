@@ -59,6 +59,7 @@ class QueueReader(FollowingReader[V], Generic[V]):
         durations("Give the time between checks of the topic.", metadata_interval=metadata_interval)
         self._cluster = cluster
         self._topic = definition.topic
+        self._queue = definition.name
         self._codec = codec
         self._raw_on_error = undecodable == "raw"
         self._catch_up_timeout = waiting(catch_up_timeout, "catch_up_timeout")
@@ -100,6 +101,11 @@ class QueueReader(FollowingReader[V], Generic[V]):
         self._shared = self._follower.shared
 
     # ---------------------------------------------------------------- status
+
+    @property
+    def queue(self) -> str:
+        """The name of the queue."""
+        return self._queue
 
     @property
     def skipped(self) -> int:

@@ -358,11 +358,6 @@ class LiveMapping(FollowingReader[V], CurrentValues[V], IndexedValues[V], Generi
         return await in_thread(partial(self.watch, **options), undo=Watch.close)
 
     @property
-    def queue(self) -> str:
-        """The name of the queue."""
-        raise NotImplementedError
-
-    @property
     def topic(self) -> str:
         """The name of its topic."""
         return self._topic
@@ -539,11 +534,6 @@ class View(QueueReader[V], LiveMapping[V], Generic[V]):
         if time_rule(self._definition).may_schedule:
             point.check_time(self._topic, self._cluster.now(), option)
             self._shared.saw(point.as_of)
-
-    @property
-    def queue(self) -> str:
-        """The name of the queue."""
-        return self._definition.name
 
     def _resume_point(self, since: Resumable) -> ResumePoint:
         definition = self._definition

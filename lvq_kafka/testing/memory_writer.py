@@ -14,6 +14,7 @@ from lvq_kafka.cluster.receipts import AwaitableReceipt, check_callback, undecid
 from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log.keys import key_text
 from lvq_kafka.core.log.records import Headers
+from lvq_kafka.core.measures.measured import ProducerFacts
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.text.validation import waiting
 from lvq_kafka.errors import Closed, DeliveryFailed, DeliveryUnknown, MessageTooLarge, StateError, TransportError
@@ -110,6 +111,8 @@ class MemoryWriter(LogWriter):
         self._waiting: list[_PendingAppend] = []
         self._notifier: int | None = None  # the thread that resolves receipts, after an outage
         self._failed: list[tuple[_MemoryReceipt, TransportError]] = []
+        self._counts = False
+        self._sent = self._failures = 0
         with cluster.changed:
             self._producer = cluster.new_producer(transactional_id)
             cluster.outbox.append(self._send_waiting)
@@ -134,6 +137,7 @@ class MemoryWriter(LogWriter):
                 hint="Send less, or store the value elsewhere.",
             )
         with self._state.changed:
+            self._sent += self._counts
             self._require_open()
             if self._transactional_id is not None:
                 self._require_transaction()
@@ -161,6 +165,16 @@ class MemoryWriter(LogWriter):
         with self._state.changed:
             failed, self._failed = self._failed, []
         return [error for receipt, error in failed if not receipt.asked]
+
+    @override
+    def count_appends(self) -> None:
+        self._counts = True
+
+    @property
+    @override
+    def facts(self) -> ProducerFacts:
+        with self._state.changed:
+            return ProducerFacts(self._sent, len(self._waiting), self._failures)
 
     @override
     def begin_transaction(self, timeout: float | None = None) -> None:
@@ -296,6 +310,7 @@ class MemoryWriter(LogWriter):
                 self._failure = error
             if isinstance(error, _DELIVERIES):
                 self._failed.append((append.receipt, error))
+                self._failures += 1
             return error
 
     def _unanswered(self, append: _PendingAppend) -> TransportError:

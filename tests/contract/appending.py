@@ -35,6 +35,20 @@ class AppendingContract:
         assert [receipt.result(10).partition for receipt in receipts] == [2, 0, 1, home_partition(b"k", 3)]
         writer.close()
 
+    def test_r48_a_writer_counts_its_appends_once_it_is_asked_to(self, cluster: Cluster, topic: str) -> None:
+        cluster.topics.create(topic, config=COMPACTED)
+        writer = cluster.writer()
+        writer.append(topic, b"k", b"v").result(10)
+        assert writer.facts.sent == 0
+        writer.count_appends()
+        writer.count_appends()
+        for receipt in [writer.append(topic, b"k", b"v") for _ in range(3)]:
+            receipt.result(10)
+        assert (writer.facts.sent, writer.facts.failures) == (3, 0)
+        assert writer.facts.undecided <= 3
+        writer.close()
+        assert writer.facts == (3, 0, 0)
+
     def test_records_of_one_key_keep_the_order_of_their_appends(self, cluster: Cluster, topic: str) -> None:
         cluster.topics.create(topic, partitions=3, config=COMPACTED)
         put(cluster, topic, *[(f"k{n % 4}", str(n)) for n in range(200)])

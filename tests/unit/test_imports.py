@@ -54,7 +54,7 @@ LAYERS = (
     ("consuming", "managing", "reading"),
     ("admitting", "embedded", "json_lines"),
     ("address_settings", "queue", "testing"),
-    ("durables",),
+    ("durables", "telemetry"),
     ("bridging", "lvq_kafka", "serve"),
     ("cli", "compat", "lvq_spark"),
     ("__main__", "demo"),
@@ -68,7 +68,7 @@ CORE = (
     ("commit_map", "log", "timing"),
     ("queue",),
     ("latest", "producer", "waiting"),
-    ("ledger",),
+    ("ledger", "measures"),
     ("consumer",),
 )
 """The rooms of core, and errors, from the lowest level up. Each imports lower ones only, and none of its own level."""
@@ -259,6 +259,8 @@ ONLY_IN = {
     "lark": ("lvq_kafka.selectors.grammar",),
     "proton": ("lvq_kafka.bridging.amqp_link",),
     "lmdb": ("lvq_kafka.storing",),
+    "opentelemetry": ("lvq_kafka.telemetry",),
+    "prometheus_client": ("lvq_kafka.telemetry",),
     "pytest": ("lvq_kafka.testing.plugin",),
 }
 
