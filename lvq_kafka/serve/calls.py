@@ -15,6 +15,7 @@ from lvq_kafka.serve.parameters import Parameter, parse_query
 from lvq_kafka.serve.problems import HttpRefusal
 from lvq_kafka.serve.served_queue import ServedQueue
 from lvq_kafka.serve.token_file import TokenFile
+from lvq_kafka.telemetry.metrics import Metrics
 
 __all__ = ["HttpCall", "Served"]
 
@@ -32,6 +33,7 @@ class Served:
     long_answers: LongAnswers
     max_wait: float
     """The longest that a request may ask to wait, in seconds."""
+    metrics: Metrics
     heartbeat: float
     """The seconds after which a stream without events gets a comment."""
 

@@ -10,8 +10,9 @@ from types import TracebackType
 from typing import Any, Self, get_args
 
 from lvq_kafka.core.latest.catch_up import State
+from lvq_kafka.core.measures.measured import SERVER, ServerFacts
 from lvq_kafka.core.text.quoting import quoted
-from lvq_kafka.core.text.validation import at_least_one, durations
+from lvq_kafka.core.text.validation import at_least_one, durations, instance
 from lvq_kafka.errors import ConfigError, LVQError
 from lvq_kafka.queue import LastValueQueue
 from lvq_kafka.reading.view import LiveMapping, View
@@ -28,6 +29,7 @@ from lvq_kafka.serve.problems import HttpRefusal, refusal_of
 from lvq_kafka.serve.routes import METHODS, Route, find_route
 from lvq_kafka.serve.served_queue import ServedQueue, form_of
 from lvq_kafka.serve.token_file import TokenFile
+from lvq_kafka.telemetry.metrics import Metrics, facts_of
 
 __all__ = ["QueueApp", "ServedSource", "app"]
 
@@ -58,11 +60,16 @@ class QueueApp:
         max_streams: int,
         max_wait: float,
         heartbeat: float,
+        metrics: Metrics | None,
     ) -> None:
         at_least_one(1_000_000, max_streams=max_streams)
         durations("Give the longest wait that a request may ask for.", max_wait=max_wait)
         durations("Give the time without events after which a comment is sent.", heartbeat=heartbeat)
-        self._sources = _by_name(sources)
+        if metrics is not None:
+            instance("metrics", metrics, Metrics, "For example metrics=Metrics().add(consumer).")
+        self._sources = _by_name(sources, alone=metrics is not None)
+        self._metrics = metrics or Metrics()
+        self._metrics.add_source(SERVER, (), facts_of(self, lambda app: (ServerFacts(app.open_streams), False)))
         self._hosts = host_rule(hosts)
         self._ready = _states(ready)
         self._tokens = None if token_file is None else TokenFile(token_file)
@@ -79,11 +86,13 @@ class QueueApp:
             self._ready,
             self._long_answers,
             float(max_wait),
+            self._metrics,
             float(heartbeat),
         )
 
     def _serve(self, name: str, view: LiveMapping[Any]) -> None:
         self._queues[name] = ServedQueue(name, view.undecoded(), form_of(view.value_codec))
+        self._metrics.add(view)
 
     # ---------------------------------------------------------------- lifespan
 
@@ -255,6 +264,7 @@ def app(
     max_streams: int = 1000,
     max_wait: float = 60.0,
     heartbeat: float = 15.0,
+    metrics: Metrics | None = None,
 ) -> QueueApp:
     """Return an ASGI application that serves the current values of queues over HTTP (R46).
 
@@ -271,6 +281,8 @@ def app(
         max_streams: the greatest number of answers that wait or stream at once.
         max_wait: the greatest number of seconds that a request may ask to wait.
         heartbeat: the seconds after which a stream of events without any gets a comment.
+        metrics: the metrics at ``/metrics``, to which those of the views are added; by default, of the views alone.
+            With it, there need not be a source.
 
     Raises:
         ConfigError: an argument is invalid, or two sources have one name.
@@ -284,10 +296,11 @@ def app(
         max_streams=max_streams,
         max_wait=max_wait,
         heartbeat=heartbeat,
+        metrics=metrics,
     )
 
 
-def _by_name(sources: Iterable[ServedSource]) -> dict[str, ServedSource]:
+def _by_name(sources: Iterable[ServedSource], *, alone: bool) -> dict[str, ServedSource]:
     found: dict[str, ServedSource] = {}
     for source in sources:
         if isinstance(source, LiveMapping):
@@ -304,7 +317,7 @@ def _by_name(sources: Iterable[ServedSource]) -> dict[str, ServedSource]:
         if name in found:
             raise ConfigError(f"Two sources are named {quoted(name)}.", options=["sources"], hint="Leave one out.")
         found[name] = source
-    if not found:
+    if not (found or alone):
         raise ConfigError("There is nothing to serve.", options=["sources"], hint="Give a queue, or an open view.")
     return found
 

@@ -10,6 +10,7 @@ from lvq_kafka.serve.event_routes import answer_events
 from lvq_kafka.serve.http_answers import HttpAnswer, StreamedAnswer
 from lvq_kafka.serve.http_requests import decoded
 from lvq_kafka.serve.list_routes import answer_live, answer_queue, answer_queues, answer_ready, answer_values
+from lvq_kafka.serve.metric_routes import answer_metrics
 from lvq_kafka.serve.problems import HttpRefusal
 from lvq_kafka.serve.value_routes import answer_value
 
@@ -37,6 +38,7 @@ _VALUE = "v1/queues/{queue}/values/{key}"
 ROUTES = (
     Route("live", answer_live, public=True),
     Route("ready", answer_ready, public=True),
+    Route("metrics", answer_metrics),
     Route("v1/queues", answer_queues),
     Route("v1/queues/{queue}", answer_queue),
     Route("v1/queues/{queue}/values", answer_values, long=True),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
     from prometheus_client import CollectorRegistry, Metric
 
-__all__ = ["MeasuredClient", "Metrics"]
+__all__ = ["MeasuredClient", "Metrics", "facts_of"]
 
 C = TypeVar("C")
 
@@ -120,13 +120,13 @@ class Metrics:
         """
         for client in clients:
             if isinstance(client, FollowingReader):
-                self.add_source(READER, (client.queue, client._topic), _facts_of(client, _of_reader))
+                self.add_source(READER, (client.queue, client._topic), facts_of(client, _of_reader))
             elif isinstance(client, Consumer):
                 own = client.name, client.topic, client._shared.group
-                self.add_source(CONSUMER, own, _facts_of(client, _of_consumer))
+                self.add_source(CONSUMER, own, facts_of(client, _of_consumer))
             elif isinstance(client, Producer):
                 client.writer.count_appends()
-                self.add_source(PRODUCER, (client.topic,), _facts_of(client, _of_producer))
+                self.add_source(PRODUCER, (client.topic,), facts_of(client, _of_producer))
             else:
                 raise ConfigError(
                     f"{quoted(client)} cannot be measured.",
@@ -256,7 +256,7 @@ def _named(source: MetricSource, instrument: Instrument, labels: Sequence[str]) 
     return {**dict(zip((*source.attributes, *instrument.attributes), labels)), **instrument.constant}
 
 
-def _facts_of(client: C, read: Callable[[C], tuple[Any, bool]]) -> Callable[[], tuple[Any, bool] | None]:
+def facts_of(client: C, read: Callable[[C], tuple[Any, bool]]) -> Callable[[], tuple[Any, bool] | None]:
     """Return a function that reads a client, without keeping it alive."""
     alive = ref(client)
 

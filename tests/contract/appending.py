@@ -36,7 +36,7 @@ class AppendingContract:
         writer.close()
 
     def test_r48_a_writer_counts_its_appends_once_it_is_asked_to(self, cluster: Cluster, topic: str) -> None:
-        cluster.topics.create(topic, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         writer = cluster.writer()
         writer.append(topic, b"k", b"v").result(10)
         assert writer.facts.sent == 0
