@@ -40,7 +40,7 @@ from lvq_kafka.kafka.serializers import serializers
 from lvq_kafka.managing.backlog import Tally
 from lvq_kafka.managing.feeding import Feed, FeedStats
 from lvq_kafka.managing.management import Change, Repair
-from lvq_kafka.managing.queue_stats import PartitionStats, QueueStats
+from lvq_kafka.managing.queue_stats import PartitionStats, QueueStats, WaitingStats
 from lvq_kafka.managing.reclaiming import Reclaim
 from lvq_kafka.producing.producer import Message, Producer, ProducerOptions
 from lvq_kafka.queue import Alteration, Declaration, LastValueQueue, queues
@@ -117,6 +117,7 @@ __all__ = [
     "Transaction",
     "Ttl",
     "View",
+    "WaitingStats",
     "Watch",
     "__version__",
     "attach",

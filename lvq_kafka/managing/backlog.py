@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -19,6 +19,7 @@ from lvq_kafka.core.log.progress import Progress, describe
 from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.limits import size_of
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER
 from lvq_kafka.core.queue.rules import OrderRule
 from lvq_kafka.core.waiting.pending import Deletion
 from lvq_kafka.declared.damage import Findings, examine
@@ -259,7 +260,7 @@ def _read(
     rules = queue_rules(definition)
     if definition.key_mismatch == "fail":  # nothing is consumed here, so do not stop where a consumer would
         rules = replace(rules, keys=replace(rules.keys, mismatch="record"))
-    needed = rules.times.headers
+    needed = {*rules.times.headers, *_headers_that_tell_apart(definition)}
     # In the order of arrival, and whole: nobody takes these messages, and what a ring may lack room for is there.
     listed = replace(rules, selects=None, order=OrderRule(rules.order.place), groups=None, limits=None)
     ledger = Ledger(listed, limit=ANY_LENGTH)
@@ -292,6 +293,14 @@ def _read(
 
     _read_to(targets, cluster, definition.topic, positions, add, deadline)
     return Backlog(ledger, loaded, done_before, cluster.now())
+
+
+def _headers_that_tell_apart(definition: QueueDefinition) -> Iterator[str]:
+    """Yield the headers by which statistics tell messages apart."""
+    if definition.order == "priority":
+        yield PRIORITY_HEADER
+    if definition.groups is not None:
+        yield definition.groups.header
 
 
 def weight(item: Item) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -11,15 +12,18 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.commit_map.commit_map import LONGEST_TEXT, CommitMap
 from lvq_kafka.core.consumer.obstacles import standing_by
 from lvq_kafka.core.facts import Depth
+from lvq_kafka.core.ledger.ledger import Item
+from lvq_kafka.core.log.records import header_value
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.limits import Limits
+from lvq_kafka.core.queue.ranking import DEFAULT_PRIORITY, HIGHEST_PRIORITY, PRIORITY_HEADER, priority_of
 from lvq_kafka.core.waiting.pending import Deletion
 from lvq_kafka.declared.damage import examine
 from lvq_kafka.declared.group_checks import OnForeignCommits
 from lvq_kafka.errors import OffsetsPending, TransportError, Unauthorized
-from lvq_kafka.managing.backlog import Backlog, QueueSnapshot, Tally, read_backlog, snapshot_queue, weight
+from lvq_kafka.managing.backlog import QueueSnapshot, Tally, read_backlog, snapshot_queue, weight
 
-__all__ = ["PartitionStats", "QueueStats", "Tally", "measure"]
+__all__ = ["PartitionStats", "QueueStats", "Tally", "WaitingStats", "measure"]
 
 _MOMENT = 0.5  # seconds; an open transaction would hold the answer back
 _ATTEMPTS = 3  # reads, in case the queue is reset meanwhile
@@ -59,6 +63,16 @@ class PartitionStats:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingStats:
+    """Messages that are not done, including those in work."""
+
+    depth: int
+    """Their number."""
+    oldest: float | None
+    """Arrival time of the oldest, in seconds since the epoch; None if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
 class QueueStats:
     """The depth and progress of a queue. No number is ever negative."""
 
@@ -83,6 +97,12 @@ class QueueStats:
     """The limits of the queue (R12)."""
     pending: bool
     """True if an open transaction holds offsets of the group; its acks count as not done."""
+    priorities: Mapping[int, WaitingStats]
+    """The messages of each priority, as they say it, from 9 to 0. Empty unless the queue has priorities (R20)."""
+    groups: int | None
+    """Message groups of which messages wait, over all partitions. None if the queue has none (R36)."""
+    oldest_in_group: float | None
+    """Arrival time of the oldest message that belongs to a group, in seconds since the epoch; None if none does."""
 
     @property
     def standby(self) -> int | None:
@@ -165,7 +185,9 @@ def measure(
         pending = _is_pending(cluster, definition)
         with suppress(Unauthorized):
             members = cluster.groups.member_count(definition.group)
-    partitions = _count(snapshot, backlog, now, consumed=consumed)
+    waiting = [item for item in backlog.messages if not now[item.partition].done(item.offset)]
+    partitions = _count(snapshot, waiting, now, consumed=consumed)
+    grouped = _by_group(definition, waiting)
     done_since = len(backlog.messages) - sum(one.depth for one in partitions)
     scheduled = [item for item in backlog.scheduled if not isinstance(item, Deletion)]
     due_since = sum(now[item.partition].done(item.offset) for item in scheduled)
@@ -182,6 +204,9 @@ def measure(
         limits=definition.limits,
         pending=pending,
         text_limit=_text_limit(cluster, max((one.text for one in partitions), default=0)),
+        priorities=_by_priority(definition, waiting),
+        groups=None if definition.groups is None else len(grouped),
+        oldest_in_group=min(grouped.values(), default=None),
         redelivered=sum(max(0, now[item.partition].counts.get(item.offset, 0) - 1) for item in backlog.messages),
     )
 
@@ -220,20 +245,19 @@ def _commits_of_now(
 
 
 def _count(
-    snapshot: QueueSnapshot, backlog: Backlog, done: Mapping[int, CommitMap], *, consumed: bool
+    snapshot: QueueSnapshot, waiting: Iterable[Item], done: Mapping[int, CommitMap], *, consumed: bool
 ) -> tuple[PartitionStats, ...]:
     weighed = snapshot.definition.limits is not None
     depth: Counter[int] = Counter()
     sizes: Counter[int] = Counter()
     attempted: Counter[int] = Counter()
     oldest: dict[int, int] = {}
-    for item in backlog.messages:
+    for item in waiting:
         partition = item.partition
-        if not done[partition].done(item.offset):
-            depth[partition] += 1
-            sizes[partition] += weight(item) if weighed else 0
-            attempted[partition] += item.offset < (done[partition].delivered or 0)
-            oldest[partition] = min(oldest.get(partition, item.timestamp), item.timestamp)
+        depth[partition] += 1
+        sizes[partition] += weight(item) if weighed else 0
+        attempted[partition] += item.offset < (done[partition].delivered or 0)
+        oldest[partition] = min(oldest.get(partition, item.timestamp), item.timestamp)
     return tuple(
         PartitionStats(
             partition=partition,
@@ -252,3 +276,25 @@ def _count(
         )
         for partition, state in sorted(done.items())
     )
+
+
+def _by_priority(definition: QueueDefinition, waiting: Iterable[Item]) -> dict[int, WaitingStats]:
+    if definition.order != "priority":
+        return {}
+    arrived: dict[int, list[int]] = {priority: [] for priority in range(HIGHEST_PRIORITY, -1, -1)}
+    for item in waiting:
+        said = priority_of(header_value(item.headers or (), PRIORITY_HEADER) or b"")
+        arrived[DEFAULT_PRIORITY if said is None else said].append(item.timestamp)
+    return {
+        priority: WaitingStats(len(times), min(times) / 1000 if times else None) for priority, times in arrived.items()
+    }
+
+
+def _by_group(definition: QueueDefinition, waiting: Iterable[Item]) -> dict[bytes, float]:
+    """Return the arrival time of the oldest message of each group."""
+    oldest: dict[bytes, float] = {}
+    for item in waiting if definition.groups is not None else ():
+        assert definition.groups is not None
+        if (group := definition.groups.group(item.headers)) is not None:
+            oldest[group] = min(oldest.get(group, math.inf), item.timestamp / 1000)
+    return oldest

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lvq_kafka import TEXT, LastValueQueue, Message, TopicSpec
+from lvq_kafka import TEXT, Groups, LastValueQueue, Message, TopicSpec
 from lvq_kafka.cluster import LogReader
 from lvq_kafka.errors import CatchUpTimeout, Unauthorized
 from lvq_kafka.managing.queue_stats import Tally
@@ -275,3 +275,44 @@ def test_no_number_is_negative_while_everything_moves(memory_cluster: MemoryClus
         taking.result()
         sending.result()
     assert queue.stats().lag == 0
+
+
+def test_r20_messages_that_wait_are_counted_by_the_priority_that_they_have(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster, order="priority", priorities=2)
+    assert {waiting.depth for waiting in queue.stats().priorities.values()} == {0}
+    with queue.producer() as producer:
+        first = producer.put("a", "1", priority=9).result(10)
+        producer.put("b", "1", priority=9)
+        producer.put("c", "1")
+        producer.put("d", "1", priority=0)
+        producer.put("d", "2", priority=1)
+    memory_cluster.write("prices", b"e", b"1", [("lvq-priority", b"high")])
+    stats = queue.stats()
+    assert {priority: waiting.depth for priority, waiting in stats.priorities.items() if waiting.depth} == {
+        9: 2,
+        4: 2,
+        1: 1,
+    }
+    assert list(stats.priorities) == [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]
+    assert stats.priorities[9].oldest == stats.oldest
+    assert stats.priorities[0].oldest is None
+    consume(queue, "a", "b")
+    assert queue.stats().priorities[9].depth == 0
+    assert first.offset == 0
+    assert stats.groups is None
+
+
+def test_r36_groups_of_messages_that_wait_are_counted_and_the_oldest_message_is_known(
+    memory_cluster: MemoryCluster,
+) -> None:
+    queue = declare(memory_cluster, groups=Groups(header="customer"))
+    assert (queue.stats().groups, queue.stats().oldest_in_group) == (0, None)
+    for key, customer in (("a", None), ("b", b"x"), ("c", b"y"), ("d", b"x")):
+        memory_cluster.write("prices", key.encode(), b"1", [] if customer is None else [("customer", customer)])
+    stats = queue.stats()
+    assert (stats.groups, stats.priorities) == (2, {})
+    assert stats.oldest is not None
+    assert stats.oldest_in_group is not None
+    assert stats.oldest <= stats.oldest_in_group
+    consume(queue, "b", "d")
+    assert queue.stats().groups == 1
