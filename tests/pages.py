@@ -39,7 +39,7 @@ PAGES = ("README.md", *sorted(f"docs/{path.relative_to(DOCS)}" for path in DOCS.
 
 _FENCED = re.compile(r"^( *)```(\S*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 
-_NOT_HERE = {"broker", "hold", "serve", "watch"}
+_NOT_HERE = {"broker", "exporter", "hold", "serve", "watch"}
 """Commands that run until interrupted, or that need a broker of their own; see tests/integration/test_cli.py."""
 
 

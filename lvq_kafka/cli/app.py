@@ -17,6 +17,7 @@ from lvq_kafka.cli.commands.bridge import bridge
 from lvq_kafka.cli.commands.broker import broker
 from lvq_kafka.cli.commands.consume import consume
 from lvq_kafka.cli.commands.export import export
+from lvq_kafka.cli.commands.exporter import exporter
 from lvq_kafka.cli.commands.feed import feed
 from lvq_kafka.cli.commands.hold import hold
 from lvq_kafka.cli.commands.lvqtest import lvqtest
@@ -54,7 +55,7 @@ SECTIONS: Mapping[str, tuple[click.Command, ...]] = {
     "Read": (get, browse, watch, export, hold, serve),
     "Consume": (consume,),
     "Bridge": (bridge,),
-    "Manage": (purge, expire, reset, move, repair, reclaim),
+    "Manage": (purge, expire, reset, move, repair, reclaim, exporter),
     "Local broker": (broker,),
     "Qpid's test program": (lvqtest,),
 }

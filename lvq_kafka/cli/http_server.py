@@ -15,7 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lvq_kafka.serve import QueueApp
 
-__all__ = ["BoundedServer", "allow_open_files"]
+__all__ = ["BoundedServer", "allow_open_files", "run_server"]
 
 _SPARE = 256  # connections beside those that wait or stream
 _MORE = 64  # connections beyond that, which get an answer that says so
@@ -26,6 +26,20 @@ _ENDING = 5  # seconds for answers that are on their way when the server ends
 _REQUEST = 10.0  # seconds for a client to send the head of a request
 _LAST = 30.0  # seconds for a client to take the last bytes before its connection is closed
 _EVERY = 10  # ticks of 0.1 s between two looks at the connections
+
+
+def run_server(served: QueueApp, listening: socket.socket, most_streams: int) -> None:
+    """Serve an application until a signal ends it, which then ends the command as any other.
+
+    Args:
+        served: the application.
+        listening: the socket.
+        most_streams: the most clients that wait or read a stream at once.
+    """
+    ended_by: list[int] = []
+    asyncio.run(BoundedServer(served, most_streams, ended_by.append).serve(sockets=[listening]))
+    for number in ended_by[:1]:
+        signal.raise_signal(number)  # in the event loop, its tasks would complain
 
 
 class _BoundedProtocol(H11Protocol):

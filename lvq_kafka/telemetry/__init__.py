@@ -6,5 +6,6 @@ the headers of messages (`tracing`). Nothing here is imported by the rest of the
 """
 
 from lvq_kafka.telemetry.metrics import Metrics
+from lvq_kafka.telemetry.queue_survey import QueueSurvey
 
-__all__ = ["Metrics"]
+__all__ = ["Metrics", "QueueSurvey"]

@@ -99,5 +99,5 @@ def test_loggers_keep_their_names_wherever_their_modules_move() -> None:
     named = {name for path in sources for name in re.findall(r'getLogger\("([^"]+)"\)', path.read_text())}
     of_consumers = {"consumer", "reader", "follower", "view", "selection", "producer", "limits", "client"}
     of_queues = {"bridge", "durables", "feed", "registry", "settings", "topics", "management", "retrying", "testing"}
-    ours = {f"lvq_kafka.{part}" for part in of_consumers | of_queues | {"store", "index", "serve"}}
+    ours = {f"lvq_kafka.{part}" for part in of_consumers | of_queues | {"store", "index", "serve", "telemetry"}}
     assert named == {"lvq_kafka", "lvq_spark", "lvq_spark.store", "lvq_spark.tasks", *ours}

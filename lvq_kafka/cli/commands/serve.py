@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
-import socket
 from contextlib import ExitStack, closing
-from ipaddress import ip_address
 from pathlib import Path
 
 import click
@@ -14,16 +10,14 @@ import click
 from lvq_kafka.cli.common_options import WholeNumber, command, format_option
 from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
+from lvq_kafka.cli.listeners import is_loopback, names_of, open_listener, url_of
 from lvq_kafka.cli.output import Output
-from lvq_kafka.core.text.quoting import printable, quoted
-from lvq_kafka.errors import ConfigError
+from lvq_kafka.core.text.quoting import printable
 from lvq_kafka.json_lines import Format
 from lvq_kafka.runtime.extras import needing
 from lvq_kafka.serve import app
 
 __all__ = ["serve"]
-
-_BACKLOG = 1024  # connections that wait to be accepted
 
 
 @command(
@@ -88,7 +82,7 @@ def serve(
     Runs until Ctrl-C or SIGTERM.
     """
     with needing("serve", "lvq serve"):  # before anything is opened
-        from lvq_kafka.cli.http_server import BoundedServer, allow_open_files
+        from lvq_kafka.cli.http_server import allow_open_files, run_server
     if (files := allow_open_files(max_streams)) is not None:
         print_problem(
             f"This process may have {files:,} open files, too few for --max-streams {max_streams}. Raise the limit "
@@ -96,48 +90,17 @@ def serve(
             warning=True,
         )
     with ExitStack() as opened:
-        listening = opened.enter_context(_listening(host, port))
-        if token_file is None and not _is_loopback(host):
+        listening = opened.enter_context(open_listener(host, port))
+        if token_file is None and not is_loopback(host):
             print_problem(f"Without --token-file, everybody may read who can reach {host}.", warning=True)
         views = []
         for name in queues:
             queue = invocation.open(QueueChoice(name), form, create=True)
             place = None if store is None else Path(store) / queue.name
             views.append(opened.enter_context(closing(queue.view(store=place, undecodable="raw"))).start())
-        served = app(*views, hosts=[*hosts, *_names(host)], token_file=token_file, max_streams=max_streams)
-        _report(invocation.out, _url(listening), [view.queue for view in views])
-        ended_by: list[int] = []
-        asyncio.run(BoundedServer(served, max_streams, ended_by.append).serve(sockets=[listening]))
-        for number in ended_by[:1]:
-            signal.raise_signal(number)  # ends the command as any other; in the event loop, its tasks would complain
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens. Connections wait in it until they are served.
-
-    They inherit that nothing is delayed, which asyncio sees to only on sockets of another kind. Otherwise a body would
-    wait until the client has acknowledged the headers, which takes some 40 ms.
-
-    Raises:
-        ConfigError: the host is none.
-        OSError: this machine does not have it, or the port is taken.
-    """
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, UnicodeError) as error:
-        raise ConfigError(
-            f"`host` is {quoted(host)}, which is neither an address nor a name that can be resolved.",
-            options=["host"],
-            hint="Give it without scheme and port, such as 127.0.0.1; `port` is the port.",
-        ) from error
-    family, _, _, _, address = found[0]
-    try:
-        listening = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
-    except OSError as error:
-        error.filename = f"{host}:{port}"
-        raise
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listening
+        served = app(*views, hosts=[*hosts, *names_of(host)], token_file=token_file, max_streams=max_streams)
+        _report(invocation.out, url_of(listening), [view.queue for view in views])
+        run_server(served, listening, max_streams)
 
 
 def _report(out: Output, url: str, queues: list[str]) -> None:
@@ -146,24 +109,3 @@ def _report(out: Output, url: str, queues: list[str]) -> None:
     else:
         out.row({"url": url, "queues": queues})
     out.flush()
-
-
-def _url(listening: socket.socket) -> str:
-    host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _names(host: str) -> list[str]:
-    """Return the name that clients use, if the server listens on one."""
-    try:
-        ip_address(host)
-    except ValueError:
-        return [host]
-    return []

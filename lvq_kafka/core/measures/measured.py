@@ -344,7 +344,7 @@ def _depths(facts: QueueFacts) -> Readings:
 
 
 def _ages(facts: QueueFacts) -> Readings:
-    if facts.stats is None:
+    if facts.stats is None or facts.stats.lag is None:  # nothing waits for anybody in a queue that is not consumed
         return {}
     if not facts.stats.priorities:
         return {("",): _age(facts, facts.stats.oldest)}

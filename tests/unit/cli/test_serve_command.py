@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from lvq_kafka.cli.commands.serve import _listening
+from lvq_kafka.cli.listeners import open_listener
 from tests.event_parser import EventParser
 from tests.unit.cli.conftest import Run
 from tests.waiting import eventually
@@ -79,7 +79,7 @@ def test_r46_lvq_serve_limits_requests_before_it_reads_them() -> None:
 
 
 def test_lvq_serve_sends_a_body_without_waiting_for_the_client() -> None:
-    with _listening("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
+    with open_listener("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
         accepted, _ = listening.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
