@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import socket
 import subprocess
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 from click.testing import CliRunner
 from fastapi.testclient import TestClient
 
@@ -29,6 +25,7 @@ from lvq_kafka.testing import MemoryCluster
 from tests.event_parser import EventParser
 from tests.pages import Block, blocks, lvq_commands, page
 from tests.waiting import eventually
+from tests.web_server import web_server
 
 PAGE = "docs/how-to/serve.md"
 TIMED_OUT = 28  # curl's exit code with --max-time
@@ -54,7 +51,7 @@ class Reader:
         elif "lvq serve" in block.body:
             view = self._opened.enter_context(self.names["noon"].view())
             self.served = app(view)
-            self._port = self._opened.enter_context(running(self.served))
+            self._port = self._opened.enter_context(web_server(self.served))
         elif "curl" in block.body:
             self._call(block)
         elif block.language == "sh" and block.body.startswith("lvq put"):
@@ -78,22 +75,6 @@ class Reader:
             assert CliRunner().invoke(lvq, command, obj=invocation, prog_name="lvq").exit_code == 0
         assert self._waiting is not None
         self.printed.append((self._waiting.communicate(timeout=30)[0], block.output or ""))
-
-
-@contextmanager
-def running(served: Any) -> Iterator[int]:
-    """Run a server in a thread, and yield its port."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        config = uvicorn.Config(served, http="h11", ws="none", lifespan="off", log_config=None)
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])))
-        thread.start()
-        try:
-            yield listening.getsockname()[1]
-        finally:
-            eventually(lambda: server.started)
-            server.should_exit = True
-            thread.join(20)
 
 
 def events(text: str) -> list[str]:
