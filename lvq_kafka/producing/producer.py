@@ -213,6 +213,7 @@ class Producer(Bound, Generic[V]):
         self._unclosed = UnclosedProducer(self, self.writer, self.topic, shut)
 
     def _keep_to(self, rules: QueueRules) -> None:
+        self._rules = rules
         self._keyless = rules.keys.keyless
         self._terms = OwnTerms(rules, self._now)
         self._judged = self._terms.judged

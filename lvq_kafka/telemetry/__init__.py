@@ -7,5 +7,6 @@ the headers of messages (`tracing`). Nothing here is imported by the rest of the
 
 from lvq_kafka.telemetry.metrics import Metrics
 from lvq_kafka.telemetry.queue_survey import QueueSurvey
+from lvq_kafka.telemetry.tracing import Tracing
 
-__all__ = ["Metrics", "QueueSurvey"]
+__all__ = ["Metrics", "QueueSurvey", "Tracing"]
