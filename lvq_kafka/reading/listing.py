@@ -32,6 +32,7 @@ class Listing:
     def __init__(self, rules: QueueRules, *, by_rank: bool = True) -> None:
         self.unranked = 0
         """The number of messages in the last list whose rank could not be read."""
+        self.rules = rules
         self._order = rules.order
         self._ranks = by_rank
         self._warnings = HeaderWarnings(logger, rules.keys.topic, "unranked")

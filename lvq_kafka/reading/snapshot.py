@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lvq_kafka.codecs import Codec, V
+from lvq_kafka.core.latest.catch_up import ReaderStatus
 from lvq_kafka.core.latest.tables import NewestRecords
 from lvq_kafka.core.log.keys import Key, encode_key, key_text
 from lvq_kafka.core.log.records import Record
@@ -14,6 +16,11 @@ from lvq_kafka.errors import UnencodableKey
 from lvq_kafka.reading.entries import Entry, to_entry
 from lvq_kafka.reading.listing import Listing
 from lvq_kafka.reading.scan import KeyScan, key_bounds
+from lvq_kafka.runtime.extras import needing
+from lvq_kafka.tabular.arrow_types import RecordBatchReader
+
+if TYPE_CHECKING:
+    from lvq_kafka.tabular.arrow_rows import ArrowRows
 
 __all__ = ["CurrentValues", "Snapshot"]
 
@@ -184,7 +191,9 @@ class Snapshot(CurrentValues[V]):
     ``offsets`` holds the next offset of each partition: every record below it has been applied, and none at or above
     it. ``as_of`` is the time of the snapshot, in seconds since the epoch: values that had expired by then are missing,
     messages scheduled for a later time do not count, and neither changes later. ``topic_id`` distinguishes the topic
-    from another one of the same name.
+    from another one of the same name. ``status`` is that of the view just before, so the values are no older than it
+    says; and ``complete`` whether these are all values of the cut. It is False only before the view is caught up for
+    the first time.
 
     Reading the log up to these offsets, as of this time, yields the same rows, as long as the log holds them:
     compaction removes those superseded since, retention and DeleteRecords remove those below the log start offset.
@@ -201,12 +210,18 @@ class Snapshot(CurrentValues[V]):
         raw_on_error: bool,
         listing: Listing,
         as_of: float,
+        queue: str,
+        status: ReaderStatus,
+        complete: bool,
     ) -> None:
         self._source = _Frozen(table)
         self._topic = topic
         self._codec = codec
         self._raw_on_error = raw_on_error
         self._iterated = listing
+        self.queue = queue
+        self.status = status
+        self.complete = complete
         self.topic = topic
         self.topic_id = topic_id
         self.offsets: dict[int, int] = dict(sorted(offsets.items()))
@@ -222,6 +237,60 @@ class Snapshot(CurrentValues[V]):
         """
         for record in self._iterated.records(self._source.current_whole()):
             yield to_entry(record, self._topic, self._codec, raw_on_error=self._raw_on_error)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The cut and the state as JSON has them, which go along with the values (R49)."""
+        return {
+            "queue": self.queue,
+            "topic": self.topic,
+            "topic_id": self.topic_id,
+            "offsets": {str(partition): offset for partition, offset in self.offsets.items()},
+            "as_of": self.as_of,
+            "state": self.status.state,
+            "complete": self.complete,
+            "lag": self.status.lag,
+            "age": max(0.0, round(self.status.silence, 3)),
+        }
+
+    def to_arrow(self, columns: Sequence[str] | None = None) -> RecordBatchReader:
+        """Return the values as a stream of Arrow record batches, in byte order of keys (R49).
+
+        The metadata ``lvq`` of its schema is `about`, as JSON. Needs the extra ``arrow``.
+
+        Args:
+            columns: the names of the columns, in their order; see `lvq_kafka.tabular.arrow_rows.COLUMNS`. None for the
+                usual ones.
+
+        Raises:
+            ConfigError: there is no such column.
+            MissingExtra: pyarrow is not installed.
+            DecodeError: while the stream is read: a value cannot be decoded, and the policy is ``"raise"``.
+        """
+        return self._rows(columns).reader()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the usual columns as an Arrow C stream, for pandas, polars, DuckDB and others."""
+        return self._usual_rows.reader().__arrow_c_stream__(requested_schema)
+
+    @cached_property
+    def _usual_rows(self) -> ArrowRows[V]:
+        return self._rows(None)
+
+    def _rows(self, columns: Sequence[str] | None) -> ArrowRows[V]:
+        with needing("arrow", "Arrow"):
+            from lvq_kafka.tabular.arrow_rows import ArrowRows
+        table = self._source.current_whole()
+        return ArrowRows(
+            found=table.scan(),
+            expiry=table.expiry,
+            topic=self._topic,
+            codec=self._codec,
+            raw_on_error=self._raw_on_error,
+            rules=self._iterated.rules,
+            columns=columns,
+            about=self.about,
+        )
 
     def __repr__(self) -> str:
         return f"<Snapshot of {self.topic} at {self.offsets}: {len(self)} keys>"

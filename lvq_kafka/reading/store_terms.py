@@ -9,6 +9,7 @@ from typing import Any
 
 from lvq_kafka.codecs import Undecodable
 from lvq_kafka.core.latest.footing import Terms
+from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.queue.rules import KeyRule, OrderRule, QueueRules
 from lvq_kafka.reading.selection import Selection
 
@@ -29,6 +30,7 @@ class Subject:
     """The partitions that are read; None for all."""
     timed: bool = field(compare=False)
     """Whether messages expire, or may be scheduled. A queue may be altered to either (R39)."""
+    groups: Groups | None = None
 
     @classmethod
     def of(cls, queue: str, rules: QueueRules, partitions: frozenset[int] | None) -> Subject:
@@ -40,23 +42,27 @@ class Subject:
             partitions: the partitions that are read; None for all.
         """
         keys = rules.keys
-        return cls(queue, keys.topic, keys.naming_header, rules.order, partitions, rules.times.matters)
+        return cls(queue, keys.topic, keys.naming_header, rules.order, partitions, rules.times.matters, rules.groups)
 
     @property
     def rules(self) -> QueueRules:
         """The rules of the queue, as far as they matter to those who only read values."""
-        return QueueRules(keys=KeyRule(self.topic, self.key_header), order=self.order)
+        return QueueRules(keys=KeyRule(self.topic, self.key_header), order=self.order, groups=self.groups)
 
     def to_note(self) -> bytes:
         """Return it as bytes."""
-        return json.dumps({**asdict(self), "partitions": self.partitions and sorted(self.partitions)}).encode()
+        groups = None if self.groups is None else self.groups.to_wire()
+        partitions = self.partitions and sorted(self.partitions)
+        return json.dumps({**asdict(self), "partitions": partitions, "groups": groups}).encode()
 
     @classmethod
     def from_note(cls, note: bytes) -> Subject:
         """Parse the result of `to_note`."""
         said: dict[str, Any] = json.loads(note)
         partitions = said["partitions"] and frozenset(said["partitions"])
-        return cls(**{**said, "order": OrderRule(**said["order"]), "partitions": partitions})
+        groups = said.get("groups")
+        parsed = {"groups": None if groups is None else Groups.from_wire(groups), "partitions": partitions}
+        return cls(**{**said, **parsed, "order": OrderRule(**said["order"])})
 
 
 def store_terms(rules: QueueRules, selector: str | None, selection: Selection[Any], undecodable: Undecodable) -> Terms:

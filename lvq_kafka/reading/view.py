@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -39,6 +39,7 @@ from lvq_kafka.reading.snapshot import CurrentValues, Snapshot
 from lvq_kafka.reading.watch import Watch
 from lvq_kafka.runtime.aio import in_thread
 from lvq_kafka.runtime.keywords import refuse_unknown
+from lvq_kafka.tabular.arrow_types import RecordBatchReader
 
 __all__ = ["LiveMapping", "View"]
 
@@ -149,10 +150,10 @@ class LiveMapping(FollowingReader[V], CurrentValues[V], IndexedValues[V], Generi
 
         It costs a copy of the columns, not of the values.
         """
-        catch_up = self._shared.catch_up
+        catch_up, status = self._shared.catch_up, self.status  # before the values, which are then no older than it says
         with self._shared.lock:
             copy = self._shared.current_whole().copy()
-            as_of = self._shared.as_of
+            as_of, complete = self._shared.as_of, self.complete
             offsets, topic_id = dict(catch_up.values.progress.positions), catch_up.topic_id
         return Snapshot(
             copy,
@@ -163,7 +164,23 @@ class LiveMapping(FollowingReader[V], CurrentValues[V], IndexedValues[V], Generi
             raw_on_error=self._raw_on_error,
             listing=self._listing,
             as_of=as_of,
+            queue=self.queue,
+            status=status,
+            complete=complete,
         )
+
+    def to_arrow(self, columns: Sequence[str] | None = None) -> RecordBatchReader:
+        """Return a snapshot as a stream of Arrow record batches; see `Snapshot.to_arrow`.
+
+        Raises:
+            ReaderFailed, Closed: the view no longer follows the queue.
+            ConfigError, MissingExtra, DecodeError: as for `Snapshot.to_arrow`.
+        """
+        return self.snapshot().to_arrow(columns)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return a snapshot as an Arrow C stream, for pandas, polars, DuckDB and others."""
+        return self.snapshot().__arrow_c_stream__(requested_schema)
 
     async def snapshot_async(self) -> Snapshot[V]:
         """Like `snapshot`, for asyncio: with very many keys the copy takes a moment."""

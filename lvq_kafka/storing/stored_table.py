@@ -96,6 +96,10 @@ class StoredTable(Bound):
         data = self._current(key)
         return None if data is None else unpack_value(data)
 
+    def expiry(self, key: bytes) -> int:
+        """See `NewestRecords.expiry`."""
+        return NEVER
+
     def record(self, key: bytes) -> Record | None:
         """See `NewestRecords.record`."""
         data = self._current(key)
@@ -437,7 +441,7 @@ class StoredExpiringTable(StoredTable):
         return None if data is None or head_of(data).expiry < self.now else data
 
     def expiry(self, key: bytes) -> int:
-        """See `ExpiringRecords.expiry`."""
+        """See `NewestRecords.expiry`."""
         data = self.find(key)
         return NEVER if data is None else head_of(data).expiry
 

@@ -50,7 +50,7 @@ LAYERS = (
     ("_version", "runtime"),
     ("cluster",),
     ("codecs", "dialects", "selectors"),
-    ("declared", "kafka", "producing", "storing"),
+    ("declared", "kafka", "producing", "storing", "tabular"),
     ("consuming", "managing", "reading"),
     ("admitting", "embedded", "json_lines"),
     ("address_settings", "queue", "testing"),
@@ -248,7 +248,8 @@ IN_DOCKER = tuple(f"lvq_kafka.testing.{module}" for module in ("containers", "do
 ONLY_IN = {
     "confluent_kafka": ("lvq_kafka.kafka",),
     "pyspark": ("lvq_spark", "lvq_kafka.demo"),
-    "pyarrow": ("lvq_spark",),
+    "pyarrow": ("lvq_spark", "lvq_kafka.tabular"),
+    "duckdb": ("lvq_kafka.tabular.sql_answer",),
     "lvq_spark": ("lvq_spark", "lvq_kafka.demo"),
     "click": ("lvq_kafka.cli",),
     "rich": ("lvq_kafka.cli", "lvq_kafka.demo", "lvq_kafka.embedded.download_bar"),

@@ -86,7 +86,7 @@ def test_one_wheel_has_both_packages_and_their_data(tmp_path: Path) -> None:
     required = metadata.get_all("Requires-Dist", [])
     assert [line.split(">")[0] for line in required if "extra ==" not in line] == ["confluent-kafka"]
     extras = {"bridge", "cli", "spark", "embedded", "selectors", "serve", "store", "demo", "testing", "all"}
-    extras |= {"prometheus", "otel"}
+    extras |= {"arrow", "prometheus", "otel"}
     assert set(metadata.get_all("Provides-Extra", [])) == extras
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["Description-Content-Type"] == "text/markdown"

@@ -24,6 +24,7 @@ from weakref import ref
 from lvq_kafka.core.latest.sorted_keys import SortedKeys
 from lvq_kafka.core.log.records import Headers, RawHeaders, Record, RecordBatch
 from lvq_kafka.core.queue.ranking import Order
+from lvq_kafka.core.timing.ttl import NEVER
 
 T = TypeVar("T")
 
@@ -95,6 +96,10 @@ class ColumnTable:
         """Return the current value of a key, or None if it has none."""
         slot = self.index.get(key)
         return None if slot is None else self._values[slot]
+
+    def expiry(self, key: bytes) -> int:
+        """See `NewestRecords.expiry`."""
+        return NEVER
 
     def record(self, key: bytes) -> Record | None:
         """Return the newest record of a key, or None if it has no value."""

@@ -71,6 +71,9 @@ class NewestRecords(Protocol):
     def record(self, key: bytes) -> Record | None:
         """Return the newest record of a key, or None if it has no value."""
 
+    def expiry(self, key: bytes) -> int:
+        """Return the last moment at which a key's value counts, in ms; `NEVER` without one."""
+
     def keys(self, order: Order = "tail") -> Sequence[bytes]:
         """Return all keys in queue order (R4). Records applied later do not change the result."""
 
@@ -185,9 +188,6 @@ class ExpiringRecords(Table, Protocol):
     """The time, in ms since the epoch."""
     expiry_times: ExpiryTimes
     """The judge of when messages expire."""
-
-    def expiry(self, key: bytes) -> int:
-        """Return the last moment at which a key's value counts, in ms; `NEVER` without one."""
 
     @property
     def next_expiry(self) -> int:

@@ -1,0 +1,245 @@
+"""The shapes of values, by which values of several types fit into one column.
+
+`shape_of` returns the shape of one value, and `joined` that of two. So a fold over all values returns the narrowest
+shape that holds each of them without rounding any. Values that have no such shape are the text of their JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Literal
+from uuid import UUID
+
+__all__ = [
+    "JSON_TEXT",
+    "MOST_FIELDS",
+    "NOTHING",
+    "Listed",
+    "Plain",
+    "Structured",
+    "ValueShape",
+    "fitting",
+    "joined",
+    "shape_of",
+]
+
+MOST_FIELDS = 1000
+"""The most fields of an object. One with more is a mapping from data to data, and becomes the text of its JSON."""
+
+_DEEPEST = 32  # levels; what is nested deeper becomes the text of its JSON
+_EXACT = 1 << 53  # a float holds each integer up to this one
+_LONG = 1 << 63
+
+PlainKind = Literal[
+    "nothing", "bool", "int", "long", "float", "text", "bytes", "moment", "local", "day", "json", "foreign"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A value without parts.
+
+    ``int`` has at most 53 bits, and ``long`` 64; ``moment`` is a time with an offset from UTC, ``local`` one without.
+    ``json`` is anything, as the text of its JSON; ``foreign`` is what no column can hold.
+    """
+
+    kind: PlainKind
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A list, with the shape of its items."""
+
+    items: ValueShape
+
+
+@dataclass(frozen=True, slots=True)
+class Structured:
+    """An object, with the shapes of its fields.
+
+    One that lacks a field has a null there.
+    """
+
+    fields: Mapping[str, ValueShape]
+
+
+ValueShape = Plain | Listed | Structured
+
+NOTHING = Plain("nothing")
+"""The shape of nulls, which fit into any other."""
+
+JSON_TEXT = Plain("json")
+"""The shape that all values fit into, but foreign ones."""
+
+_FOREIGN = Plain("foreign")
+_INT, _LONGER, _MOMENT, _LOCAL = Plain("int"), Plain("long"), Plain("moment"), Plain("local")
+
+_PLAIN: Mapping[type, ValueShape] = {
+    type(None): NOTHING,
+    bool: Plain("bool"),
+    float: Plain("float"),
+    str: Plain("text"),
+    bytes: Plain("bytes"),
+    date: Plain("day"),
+    **dict.fromkeys((Decimal, UUID, time), Plain("text")),  # text holds them exactly
+}
+
+_WIDER: Mapping[tuple[PlainKind, PlainKind], ValueShape] = {("int", "long"): _LONGER, ("float", "int"): Plain("float")}
+
+
+def shape_of(value: object, depth: int = 0) -> ValueShape:
+    """Return the shape of a value."""
+    kind = type(value)
+    if (known := _PLAIN.get(kind)) is not None:
+        return known
+    if isinstance(value, Enum):
+        return shape_of(value.value, depth)
+    if isinstance(value, int):
+        return _INT if -_EXACT <= value <= _EXACT else _LONGER if -_LONG <= value < _LONG else JSON_TEXT
+    if isinstance(value, datetime):
+        return _LOCAL if value.tzinfo is None else _MOMENT
+    if isinstance(value, list | tuple | set | frozenset) and not hasattr(value, "_fields"):
+        if depth >= _DEEPEST:
+            return JSON_TEXT
+        shape: ValueShape = NOTHING
+        for item in value:
+            shape = joined(shape, shape_of(item, depth + 1))
+        return shape if shape == _FOREIGN else Listed(shape)
+    parts = _parts(value)
+    if parts is None:
+        return next((shape for known, shape in _PLAIN.items() if isinstance(value, known)), _FOREIGN)
+    if depth >= _DEEPEST or len(parts) > MOST_FIELDS or not all(isinstance(name, str) for name in parts):
+        return JSON_TEXT
+    found = {name: shape_of(part, depth + 1) for name, part in parts.items()}
+    return _FOREIGN if _FOREIGN in found.values() else Structured(found)
+
+
+def _parts(value: object) -> Mapping[str, Any] | None:
+    """Return the fields of an object; None if it has none.
+
+    Mappings, dataclasses, named tuples, and models of msgspec and pydantic have fields.
+    """
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, type):
+        return None
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    kind = type(value)
+    for attribute in ("__struct_fields__", "model_fields", "_fields"):
+        names = getattr(kind, attribute, None)
+        if names is not None:
+            return {name: getattr(value, name) for name in names}
+    return None
+
+
+def joined(one: ValueShape, other: ValueShape) -> ValueShape:
+    """Return the narrowest shape that holds the values of both."""
+    if one == other or other == NOTHING:
+        return one
+    if one == NOTHING:
+        return other
+    if _FOREIGN in (one, other):
+        return _FOREIGN
+    if isinstance(one, Structured) and isinstance(other, Structured):
+        both = dict(one.fields)
+        for name, shape in other.fields.items():
+            both[name] = joined(both.get(name, NOTHING), shape)
+        return Structured(both) if len(both) <= MOST_FIELDS else JSON_TEXT
+    if isinstance(one, Listed) and isinstance(other, Listed):
+        return Listed(joined(one.items, other.items))
+    if isinstance(one, Plain) and isinstance(other, Plain):
+        low, high = sorted((one.kind, other.kind))
+        return _WIDER.get((low, high), JSON_TEXT)
+    return JSON_TEXT
+
+
+def fitting(shape: ValueShape) -> Callable[[Any], Any]:
+    """Return a function that converts values of this shape to what a column takes.
+
+    The function raises ValueError if a value does not fit.
+    """
+    if isinstance(shape, Listed):
+        item = fitting(shape.items)
+        return lambda value: None if value is None else list(map(item, value))
+    if isinstance(shape, Structured):
+        columns = {name: fitting(inner) for name, inner in shape.fields.items()}
+        if not columns:
+            return _json_text
+        return lambda value: None if value is None else _row(value, columns)
+    return _FITTING[shape.kind]
+
+
+def _row(value: object, columns: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
+    parts = _parts(value)
+    if parts is None:
+        raise ValueError(f"{type(value).__name__} has no fields")
+    return {name: fit(parts.get(name)) for name, fit in columns.items()}
+
+
+def _text(value: Any) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, Enum):
+        value = value.value
+    text = value.isoformat() if isinstance(value, date | time) else str(value)
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ValueError("it has characters that UTF-8 cannot encode") from None
+    return text
+
+
+def _json_text(value: Any) -> str | None:
+    return None if value is None else _text(json.dumps(value, ensure_ascii=False, default=_json_part))
+
+
+def _json_part(value: object) -> object:
+    """Return what stands for a value in JSON."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if isinstance(value, set | frozenset):
+        return list(value)
+    parts = _parts(value)
+    return _text(value) if parts is None else dict(parts)
+
+
+def _whole(value: Any) -> int | None:
+    if value is None:
+        return None
+    number = int(value.value if isinstance(value, Enum) else value)
+    if not -_LONG <= number < _LONG:
+        raise ValueError("it has an integer of more than 64 bits")
+    return number
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value.value if isinstance(value, Enum) else value)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_FITTING: Mapping[PlainKind, Callable[[Any], Any]] = {
+    "nothing": _same,
+    "bool": _same,
+    "int": _whole,
+    "long": _whole,
+    "float": _number,
+    "text": _text,
+    "bytes": _same,
+    "moment": _same,
+    "local": _same,
+    "day": _same,
+    "json": _json_text,
+    "foreign": _same,
+}

@@ -1,0 +1,92 @@
+"""Shapes of values: whatever the values are, they fit into the column of their joined shape (R49)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC
+from functools import reduce
+from itertools import permutations
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lvq_kafka.tabular.arrow_rows import _type_of
+from lvq_kafka.tabular.value_shapes import JSON_TEXT, NOTHING, Listed, Plain, ValueShape, fitting, joined, shape_of
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=5)
+PLAIN = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False),
+    TEXTS,
+    st.binary(max_size=5),
+    st.decimals(allow_nan=False),
+    st.dates(),
+    st.datetimes(),
+    st.datetimes(timezones=st.just(UTC)),
+)
+VALUES = st.recursive(
+    PLAIN, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(TEXTS, inner, max_size=3)), max_leaves=8
+)
+
+
+def whole(values: Sequence[Any]) -> ValueShape:
+    return reduce(joined, map(shape_of, values), NOTHING)
+
+
+@given(st.lists(VALUES, max_size=5))
+def test_r49_values_fit_into_their_joined_shape(values: list[Any]) -> None:
+    shape = whole(values)
+    array = pa.array(map(fitting(shape), values), _type_of(shape), size=len(values))
+    assert [cell is None for cell in array.to_pylist()] == [value is None for value in values]
+
+
+@given(st.lists(VALUES, max_size=3))
+def test_r49_the_order_of_values_makes_no_difference(values: list[Any]) -> None:
+    assert len({repr_of(whole(order)) for order in permutations(values)}) == 1
+
+
+def repr_of(shape: ValueShape) -> str:
+    if isinstance(shape, Plain):
+        return shape.kind
+    if isinstance(shape, Listed):
+        return f"[{repr_of(shape.items)}]"
+    return repr(sorted((name, repr_of(inner)) for name, inner in shape.fields.items()))
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(), st.floats(allow_nan=False, allow_infinity=False)), min_size=1))
+def test_r49_no_number_is_rounded(numbers: list[int | float | None]) -> None:
+    shape = whole(numbers)
+    cells = pa.array(map(fitting(shape), numbers), _type_of(shape), size=len(numbers)).to_pylist()
+    read = [json.loads(cell) if isinstance(cell, str) else cell for cell in cells]
+    assert read == numbers
+
+
+@given(st.lists(st.dictionaries(TEXTS, st.integers(0, 9), max_size=3), min_size=1))
+def test_r49_objects_keep_all_their_fields(objects: list[dict[str, int]]) -> None:
+    shape = whole(objects)
+    if shape == shape_of({}):
+        return  # a column has no objects without fields: they are text
+    cells = pa.array(map(fitting(shape), objects), _type_of(shape)).to_pylist()
+    assert [{name: part for name, part in cell.items() if part is not None} for cell in cells] == objects
+
+
+def test_r49_an_object_with_very_many_fields_is_text() -> None:
+    assert shape_of({str(number): 1 for number in range(1001)}) == JSON_TEXT
+    halves = [{str(number): 1 for number in range(start, start + 501)} for start in (0, 501)]
+    assert whole(halves) == JSON_TEXT
+
+
+def test_r49_a_value_that_is_nested_very_deeply_is_text() -> None:
+    value: Any = 1
+    for _ in range(200):
+        value = [value]
+    shape, depth = shape_of(value), 0
+    while isinstance(shape, Listed):
+        shape, depth = shape.items, depth + 1
+    assert (shape, depth) == (JSON_TEXT, 32)
+    assert pa.array([fitting(shape_of(value))(value)], _type_of(shape_of(value))).null_count == 0
