@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -13,7 +11,8 @@ from lvq_kafka.codecs import BYTES
 from lvq_kafka.core.latest.page_token import PageToken
 from lvq_kafka.core.log.keys import encode_key
 from lvq_kafka.core.log.records import Record
-from lvq_kafka.json_lines import shown, to_line
+from lvq_kafka.csv_lines import CSV_HEAD, csv_line
+from lvq_kafka.json_lines import to_line
 from lvq_kafka.reading.entries import Entry
 from lvq_kafka.reading.selection import Selection
 from lvq_kafka.reading.snapshot import Snapshot
@@ -183,6 +182,7 @@ def _lines(
             "topic_id": snapshot.topic_id,
             "offsets": {str(partition): offset for partition, offset in snapshot.offsets.items()},
             "as_of": snapshot.as_of,
+            "state": snapshot.status.state,
             "format": queue.form,
         }
     )
@@ -192,24 +192,10 @@ def _lines(
         number += 1
     yield to_line({"event": "end-of-dump", "values": number, "token": token})
 
-
 def _table(entries: Iterator[Entry[bytes]]) -> Iterator[bytes]:
-    """Yield the lines of a table.
-
-    Its last column names the cells that are base64, since they are not UTF-8.
-    """
-    yield _cells("key", "value", "position", "timestamp", "base64")
-    for entry in entries:
-        cells = {"key": shown(encode_key(entry.key)), "value": shown(entry.value)}
-        coded = [name for name, cell in cells.items() if isinstance(cell, dict)]
-        written = [cell if isinstance(cell, str) else cell["base64"] for cell in cells.values()]
-        yield _cells(*written, str(entry.position), repr(entry.timestamp), " ".join(coded))
-
-
-def _cells(*cells: str) -> bytes:
-    line = io.StringIO()
-    csv.writer(line).writerow(cells)
-    return line.getvalue().encode()
+    """Yield the lines of a table."""
+    yield CSV_HEAD
+    yield from map(csv_line, entries)
 
 
 # -------------------------------------------------------------------- answers

@@ -88,7 +88,8 @@ def _type_of(shape: ValueShape) -> pa.DataType:
 class ArrowRows(Generic[V]):
     """The rows of one cut.
 
-    Nothing is read before it is asked for, and each stream reads again. A stream holds one batch at a time: at most some 8,000 rows or 8 MB, or one message that is larger.
+    Nothing is read before it is asked for, and each stream reads again. A stream holds one batch at a time: at most
+    some 8,000 rows or 8 MB, or one message that is larger.
 
     Args:
         found: the records.

@@ -53,6 +53,7 @@ LAYERS = (
     ("declared", "kafka", "producing", "storing", "tabular"),
     ("consuming", "managing", "reading"),
     ("admitting", "embedded", "json_lines"),
+    ("csv_lines",),
     ("address_settings", "queue", "testing"),
     ("durables", "telemetry"),
     ("bridging", "lvq_kafka", "serve"),

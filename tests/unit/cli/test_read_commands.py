@@ -248,6 +248,7 @@ def test_g8_an_export_holds_the_rows_of_a_snapshot_at_the_same_cut(prices: Run, 
         "topic_id": snapshot.topic_id,
         "key_header": "ticker",
         "offsets": {str(partition): offset for partition, offset in snapshot.offsets.items()},
+        "state": "caught-up",
         "format": "bytes",
         "values": len(snapshot),
     }
@@ -263,7 +264,7 @@ def test_an_export_to_a_file_is_there_when_it_is_complete(
     file = tmp_path / "prices.jsonl"
     ran = prices("export", "prices", str(file), person=True)
     assert ran.code == 0
-    assert ran.stderr == f"2 values of prices in {file}\n"
+    assert ran.stderr == f"2 values of prices in {file}, caught-up at offset 2 of partition 0\n"
     complete = file.read_bytes()
     assert len(complete.splitlines()) == 3
     assert stat.S_IMODE(file.stat().st_mode) & 0o400

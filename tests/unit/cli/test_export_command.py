@@ -1,0 +1,133 @@
+"""``lvq export`` into files that others read: Parquet, Arrow and CSV (R49)."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lvq_kafka.tabular import arrow_files
+from lvq_kafka.testing import MemoryCluster
+from tests.unit.cli.conftest import Run
+
+
+@pytest.fixture
+def quotes(run: Run) -> Run:
+    """Return ``run``, with a queue ``quotes`` whose values are JSON."""
+    assert run("declare", "quotes", "--key-header", "ticker").code == 0
+    assert run("put", "quotes", "MSFT", '{"price": 402, "size": 100}').code == 0
+    assert run("put", "quotes", "IBM", '{"price": 118.5}').code == 0
+    return run
+
+
+def read(file: Path) -> pa.Table:
+    if file.suffix == ".parquet":
+        return pq.read_table(file)
+    with pa.OSFile(str(file)) as source:
+        return pa.ipc.open_file(source).read_all()
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".arrow", ".PARQUET"])
+def test_r49_the_ending_of_a_file_chooses_its_form(quotes: Run, tmp_path: Path, ending: str) -> None:
+    file = tmp_path / f"quotes{ending}"
+    ran = quotes("export", "quotes", str(file), "--format", "json", person=True)
+    assert ran.code == 0
+    assert ran.stderr == f"2 values of quotes in {file}, caught-up at offset 2 of partition 0\n"
+    table = read(file.rename(file.with_suffix(ending.lower())))
+    assert table.select(["key", "value", "offset"]).to_pylist() == [
+        {"key": "IBM", "value": {"price": 118.5, "size": None}, "offset": 1},
+        {"key": "MSFT", "value": {"price": 402.0, "size": 100}, "offset": 0},
+    ]
+    about = json.loads(table.schema.metadata[b"lvq"])
+    assert (about["queue"], about["offsets"], about["state"], about["complete"]) == (
+        "quotes",
+        {"0": 2},
+        "caught-up",
+        True,
+    )
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".arrow"])
+def test_r49_columns_are_those_asked_for(quotes: Run, tmp_path: Path, ending: str) -> None:
+    file = tmp_path / f"quotes{ending}"
+    assert quotes("export", "quotes", str(file), "--columns", "key, expires").code == 0
+    assert read(file).to_pylist() == [{"key": "IBM", "expires": None}, {"key": "MSFT", "expires": None}]
+    ran = quotes("export", "quotes", str(file), "--columns", "kye")
+    assert ran.code == 2
+    assert "Did you mean key?" in ran.stderr
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_columns_are_for_arrow_and_parquet(quotes: Run, tmp_path: Path) -> None:
+    ran = quotes("export", "quotes", str(tmp_path / "quotes.csv"), "--columns", "key")
+    assert ran.code == 2
+    assert ".parquet or .arrow" in ran.stderr
+
+
+def test_r49_a_csv_has_a_line_for_each_value_in_queue_order(
+    quotes: Run, tmp_path: Path, memory_cluster: MemoryCluster
+) -> None:
+    memory_cluster.write("quotes", b'x,"y"\n', b"\xff\n")
+    file = tmp_path / "quotes.csv"
+    assert quotes("export", "quotes", str(file)).code == 0
+    with file.open(newline="") as lines:
+        head, *rows = csv.reader(lines)
+    assert head == ["key", "value", "position", "timestamp", "base64"]
+    assert [row[:3] + row[4:] for row in rows] == [
+        ["MSFT", '{"price": 402, "size": 100}', "quotes/0/0", ""],
+        ["IBM", '{"price": 118.5}', "quotes/0/1", ""],
+        ['x,"y"\n', "/wo=", "quotes/0/2", "value"],
+    ]
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".arrow"])
+def test_r49_values_and_keys_that_have_no_place_are_counted(
+    quotes: Run, tmp_path: Path, memory_cluster: MemoryCluster, ending: str
+) -> None:
+    file = tmp_path / f"quotes{ending}"
+    memory_cluster.write("quotes", b"bad", b"{")
+    ran = quotes("export", "quotes", str(file), "--format", "json")
+    assert (ran.code, ran.stderr) == (5, "lvq: 1 value could not be read as json; see --format.\n")
+    (bad,) = [row for row in read(file).to_pylist() if row["key"] == "bad"]
+    assert (bad["value"], bad["value_raw"]) == (None, b"{")
+    memory_cluster.write("quotes", b"\xff", b"1")
+    ran = quotes("export", "quotes", str(file))
+    assert ran.code == 5
+    assert "1 key is not UTF-8" in ran.stderr
+    assert quotes("export", "quotes", str(file), "--columns", "key,key_raw,value").code == 0
+
+
+def test_r49_a_file_has_large_groups_of_rows(
+    quotes: Run, tmp_path: Path, memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lvq_kafka.tabular.arrow_rows._MOST_ROWS", 10)
+    monkeypatch.setattr(arrow_files, "_MOST_ROWS", 25)
+    for number in range(98):
+        memory_cluster.write("quotes", b"k%d" % number, b"1")
+    file = tmp_path / "quotes.parquet"
+    assert quotes("export", "quotes", str(file)).code == 0
+    parts = pq.ParquetFile(file).metadata
+    assert [parts.row_group(number).num_rows for number in range(parts.num_row_groups)] == [30, 30, 30, 10]
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".arrow", ".csv"])
+def test_an_export_that_fails_leaves_the_file_as_it_was(
+    quotes: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    file = tmp_path / f"quotes{ending}"
+    assert quotes("export", "quotes", str(file)).code == 0
+    complete = file.read_bytes()
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device", str(file))
+
+    monkeypatch.setattr("lvq_kafka.cli.commands.export.csv_line", full)
+    monkeypatch.setattr("lvq_kafka.tabular.arrow_rows._next_part", full)
+    assert quotes("export", "quotes", str(file)).code == 2
+    assert file.read_bytes() == complete
+    assert list(tmp_path.iterdir()) == [file]
