@@ -51,6 +51,7 @@ from lvq_kafka.reading.key_pages import KeyPage
 from lvq_kafka.reading.scan import KeyScan
 from lvq_kafka.reading.selection import SelectionOptions
 from lvq_kafka.reading.snapshot import Snapshot
+from lvq_kafka.reading.sql_answer import SqlAnswer
 from lvq_kafka.reading.view import View
 from lvq_kafka.reading.watch import Watch
 
@@ -112,6 +113,7 @@ __all__ = [
     "Settlement",
     "Shortfall",
     "Snapshot",
+    "SqlAnswer",
     "Tally",
     "TopicSpec",
     "Transaction",

@@ -11,6 +11,7 @@
     ├─ KeyMismatch(ValueError)             key header and record key disagree, and the policy is "fail" (R16)
     ├─ PredicateFailed(ValueError)         a selection's where= cannot judge a value (R31)
     ├─ MixedIndex(TypeError)               an index has values that have no order; names keys of two kinds (R45)
+    ├─ SqlError(ValueError)                a query of SQL is malformed, names what is not there, or does not only read
     ├─ CodecError(ValueError)
     │  ├─ EncodeError                      a codec cannot encode a value
     │  └─ DecodeError                      a codec cannot decode a value; carries the position
@@ -124,6 +125,7 @@ __all__ = [
     "QueueNotDeclared",
     "ReaderFailed",
     "SpillFailed",
+    "SqlError",
     "StateError",
     "StoreFailed",
     "StoreFull",
@@ -198,6 +200,13 @@ class MixedIndex(LVQError, TypeError):
         super().__init__(message, hint=hint)
         self.index = index
         self.keys = dict(keys)
+
+
+class SqlError(LVQError, ValueError):
+    """A query of SQL cannot be answered (R49).
+
+    It is malformed, names something that is not there, does more than read, or fails on the values.
+    """
 
 
 class CodecError(LVQError, ValueError):

@@ -28,6 +28,7 @@ from lvq_kafka.cli.commands.read import browse, get
 from lvq_kafka.cli.commands.repair import repair
 from lvq_kafka.cli.commands.serve import serve
 from lvq_kafka.cli.commands.settings import settings
+from lvq_kafka.cli.commands.sql import sql
 from lvq_kafka.cli.commands.stats import stats
 from lvq_kafka.cli.commands.watch import watch
 from lvq_kafka.cli.commands.write import delete, put, send
@@ -52,7 +53,7 @@ __all__ = ["lvq"]
 SECTIONS: Mapping[str, tuple[click.Command, ...]] = {
     "Queues": (declare, alter, options, settings, queues, stats, drop),
     "Write": (send, put, delete, feed),
-    "Read": (get, browse, watch, export, hold, serve),
+    "Read": (get, browse, watch, sql, export, hold, serve),
     "Consume": (consume,),
     "Bridge": (bridge,),
     "Manage": (purge, expire, reset, move, repair, reclaim, exporter),

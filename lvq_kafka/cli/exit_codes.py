@@ -28,6 +28,7 @@ from lvq_kafka.errors import (
     QueueError,
     QueueFull,
     ReaderFailed,
+    SqlError,
     TopicError,
     TransportError,
     UnencodableKey,
@@ -82,7 +83,7 @@ _BY_ERROR: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], in
     (QueueFull, FULL),
     ((QueueError, TopicError), WRONG_QUEUE),
     ((BrokerRefused, CatchUpTimeout, EmbeddedBrokerError, OutcomeUnknown, TransportError), NO_CLUSTER),
-    ((ConfigError, MissingExtra, OSError), USAGE),
+    ((ConfigError, MissingExtra, OSError, SqlError), USAGE),
     ((KeyboardInterrupt, click.Abort), INTERRUPTED),
 )
 

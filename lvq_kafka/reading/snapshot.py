@@ -13,11 +13,11 @@ from lvq_kafka.core.latest.tables import NewestRecords
 from lvq_kafka.core.log.keys import Key, encode_key, key_text
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.errors import UnencodableKey
+from lvq_kafka.reading.carried_values import CarriedValues, CutRows
 from lvq_kafka.reading.entries import Entry, to_entry
 from lvq_kafka.reading.listing import Listing
 from lvq_kafka.reading.scan import KeyScan, key_bounds
 from lvq_kafka.runtime.extras import needing
-from lvq_kafka.tabular.arrow_types import RecordBatchReader
 
 if TYPE_CHECKING:
     from lvq_kafka.tabular.arrow_rows import ArrowRows
@@ -42,7 +42,7 @@ class TableSource(Protocol):
         """Return the table for anything else."""
 
 
-class CurrentValues(Mapping[str, V]):
+class CurrentValues(CarriedValues, Mapping[str, V]):
     """Decoded reads of a table. Keys may be given as text, bytes, int or bool (R2)."""
 
     _source: TableSource
@@ -253,32 +253,18 @@ class Snapshot(CurrentValues[V]):
             "age": max(0.0, round(self.status.silence, 3)),
         }
 
-    def to_arrow(self, columns: Sequence[str] | None = None) -> RecordBatchReader:
-        """Return the values as a stream of Arrow record batches, in byte order of keys (R49).
+    def _frozen(self) -> CutRows:
+        return self
 
-        The metadata ``lvq`` of its schema is `about`, as JSON. Needs the extra ``arrow``.
-
-        Args:
-            columns: the names of the columns, in their order; see `lvq_kafka.tabular.arrow_rows.COLUMNS`. None for the
-                usual ones.
-
-        Raises:
-            ConfigError: there is no such column.
-            MissingExtra: pyarrow is not installed.
-            DecodeError: while the stream is read: a value cannot be decoded, and the policy is ``"raise"``.
-        """
-        return self._rows(columns).reader()
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the usual columns as an Arrow C stream, for pandas, polars, DuckDB and others."""
-        return self._usual_rows.reader().__arrow_c_stream__(requested_schema)
+    def _cut_rows(self, columns: Sequence[str] | None = None) -> ArrowRows[V]:
+        return self._usual_rows if columns is None else self._rows(columns)
 
     @cached_property
     def _usual_rows(self) -> ArrowRows[V]:
-        return self._rows(None)
+        return self._rows(None)  # which remember their schema
 
     def _rows(self, columns: Sequence[str] | None) -> ArrowRows[V]:
-        with needing("arrow", "Arrow"):
+        with needing("arrow", "A stream of Arrow"):
             from lvq_kafka.tabular.arrow_rows import ArrowRows
         table = self._source.current_whole()
         return ArrowRows(

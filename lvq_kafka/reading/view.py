@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -23,6 +23,7 @@ from lvq_kafka.core.queue.standard import check_mapping
 from lvq_kafka.core.text.validation import at_least_one, function, instance, unfinished
 from lvq_kafka.declared.registry_watch import RegistryWatch
 from lvq_kafka.errors import ConfigError, DecodeError, LVQError
+from lvq_kafka.reading.carried_values import CutRows
 from lvq_kafka.reading.catch_up_waiter import Limit, Timeout
 from lvq_kafka.reading.entries import EndOfDump, Entry, Event, to_entry
 from lvq_kafka.reading.following_reader import FollowingReader
@@ -39,7 +40,6 @@ from lvq_kafka.reading.snapshot import CurrentValues, Snapshot
 from lvq_kafka.reading.watch import Watch
 from lvq_kafka.runtime.aio import in_thread
 from lvq_kafka.runtime.keywords import refuse_unknown
-from lvq_kafka.tabular.arrow_types import RecordBatchReader
 
 __all__ = ["LiveMapping", "View"]
 
@@ -169,18 +169,8 @@ class LiveMapping(FollowingReader[V], CurrentValues[V], IndexedValues[V], Generi
             complete=complete,
         )
 
-    def to_arrow(self, columns: Sequence[str] | None = None) -> RecordBatchReader:
-        """Return a snapshot as a stream of Arrow record batches; see `Snapshot.to_arrow`.
-
-        Raises:
-            ReaderFailed, Closed: the view no longer follows the queue.
-            ConfigError, MissingExtra, DecodeError: as for `Snapshot.to_arrow`.
-        """
-        return self.snapshot().to_arrow(columns)
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return a snapshot as an Arrow C stream, for pandas, polars, DuckDB and others."""
-        return self.snapshot().__arrow_c_stream__(requested_schema)
+    def _frozen(self) -> CutRows:
+        return self.snapshot()
 
     async def snapshot_async(self) -> Snapshot[V]:
         """Like `snapshot`, for asyncio: with very many keys the copy takes a moment."""

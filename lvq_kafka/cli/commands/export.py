@@ -97,7 +97,7 @@ def export(
     queue = invocation.open(choice, form, create=True)
     with invocation.view(queue, timeout, **selection) as view:
         snapshot = view.snapshot()
-    done = _Progress()
+    done = _Exported()
     with (
         _opened(file) as target,
         invocation.out.waiting(lambda: f"writing {done.written:,} of {len(snapshot):,}"),
@@ -121,7 +121,7 @@ def export(
 
 
 @dataclass
-class _Progress:
+class _Exported:
     """The numbers of an export that is being written."""
 
     written: int = 0
@@ -132,7 +132,7 @@ class _Progress:
 
 
 def _write_lines(
-    snapshot: Snapshot[Any], target: BinaryIO, line: Callable[[Entry[Any]], bytes], form: Format, done: _Progress
+    snapshot: Snapshot[Any], target: BinaryIO, line: Callable[[Entry[Any]], bytes], form: Format, done: _Exported
 ) -> None:
     for entry in snapshot.iter_entries():
         target.write(line(entry))
@@ -141,7 +141,7 @@ def _write_lines(
 
 
 def _write_arrow(
-    snapshot: Snapshot[Any], target: BinaryIO, form: ArrowForm, columns: list[str] | None, done: _Progress
+    snapshot: Snapshot[Any], target: BinaryIO, form: ArrowForm, columns: list[str] | None, done: _Exported
 ) -> None:
     reader = snapshot.to_arrow(columns)
     from lvq_kafka.tabular.arrow_files import write_batches

@@ -1,0 +1,63 @@
+"""Answers to queries of SQL, with the cuts and states that they are of (R49)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from lvq_kafka.tabular.arrow_types import RecordBatchReader
+
+__all__ = ["SqlAnswer"]
+
+
+class SqlAnswer:
+    """The rows that answer a query. Iterate over it for tuples, as often as you like.
+
+    ``columns`` are their names; they may repeat. ``about`` has the cut and the state of each queue, by its name; see
+    `Snapshot.about`.
+    """
+
+    def __init__(self, table: Any, about: Mapping[str, Mapping[str, Any]]) -> None:
+        self._table = table
+        self.columns: list[str] = list(table.column_names)
+        self.about: dict[str, dict[str, Any]] = {queue: dict(said) for queue, said in about.items()}
+
+    @property
+    def doubts(self) -> list[str]:
+        """The reasons why these rows may not be the current ones, in words.
+
+        There are none if all queues were caught up.
+        """
+        return [doubt for said in self.about.values() if (doubt := _doubt(said))]
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        rows: int = self._table.num_rows
+        return rows
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows."""
+        for batch in self._table.to_batches():
+            yield from zip(*(column.to_pylist() for column in batch.columns))
+
+    def to_arrow(self) -> RecordBatchReader:
+        """Return the rows as a stream of Arrow record batches."""
+        return self._table.to_reader()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the rows as an Arrow C stream, for pandas, polars and others."""
+        return self._table.__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        of = "; ".join(f"{queue} at {said['offsets']}, {said['state']}" for queue, said in self.about.items())
+        return f"<SqlAnswer of {of}: {len(self)} rows>"
+
+
+def _doubt(said: Mapping[str, Any]) -> str:
+    if not said["complete"]:
+        return f"{said['queue']} is not complete yet: it is {said['state']}"
+    if said["state"] != "caught-up":
+        return (
+            f"{said['queue']} may not be current: it is {said['state']}, and was last heard of {said['age']:.0f} s ago"
+        )
+    return ""
