@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lvq_kafka.core.text.validation import instance
-from lvq_kafka.errors import ConfigError
-from lvq_kafka.reading.sql_answer import SqlAnswer
+from lvq_kafka.errors import ConfigError, LVQError
+from lvq_kafka.reading.html_tables import MOST_SHOWN, html_table
+from lvq_kafka.reading.sql_answer import SqlAnswer, doubt_of
 from lvq_kafka.runtime.extras import needing
 from lvq_kafka.tabular.arrow_types import RecordBatchReader
 
@@ -28,6 +29,11 @@ class CutRows(Protocol):
 
     def _cut_rows(self, columns: Sequence[str] | None = None) -> ArrowRows[Any]:
         """Return the rows, with these columns or the usual ones."""
+
+    def __len__(self) -> int: ...
+
+    def _first(self, most: int) -> Iterator[tuple[str, Any]]:
+        """Yield keys and values, in byte order of keys. A value that cannot be decoded is bytes."""
 
 
 class CarriedValues:
@@ -92,3 +98,14 @@ class CarriedValues:
             from lvq_kafka.tabular.sql_engine import answered
         table = answered(query, parameters, {cut.queue: cut._cut_rows() for cut in cuts})
         return SqlAnswer(table, {cut.queue: cut.about for cut in cuts})
+
+    def _repr_html_(self) -> str:
+        """Return the first values as HTML, for notebooks: escaped, with the cut and the state."""
+        try:
+            cut = self._frozen()
+        except LVQError as error:
+            return html_table(repr(self), [str(error)], [], [], 0)
+        about = cut.about
+        state = doubt_of(about) or about["state"]
+        head = f"{about['queue']}, {len(cut):,} keys"
+        return html_table(head, [state, f"at {about['offsets']}"], ["key", "value"], cut._first(MOST_SHOWN), len(cut))

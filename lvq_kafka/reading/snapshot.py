@@ -256,6 +256,11 @@ class Snapshot(CurrentValues[V]):
     def _frozen(self) -> CutRows:
         return self
 
+    def _first(self, most: int) -> Iterator[tuple[str, Any]]:
+        for record in self._source.current_whole().scan(most=most).records():
+            entry = to_entry(record, self._topic, self._codec, raw_on_error=True)
+            yield entry.key, entry.value
+
     def _cut_rows(self, columns: Sequence[str] | None = None) -> ArrowRows[V]:
         return self._usual_rows if columns is None else self._rows(columns)
 

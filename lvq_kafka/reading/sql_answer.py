@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from lvq_kafka.reading.html_tables import html_table
 from lvq_kafka.tabular.arrow_types import RecordBatchReader
 
-__all__ = ["SqlAnswer"]
+__all__ = ["SqlAnswer", "doubt_of"]
 
 
 class SqlAnswer:
@@ -28,7 +29,7 @@ class SqlAnswer:
 
         There are none if all queues were caught up.
         """
-        return [doubt for said in self.about.values() if (doubt := _doubt(said))]
+        return [doubt for said in self.about.values() if (doubt := doubt_of(said))]
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -48,12 +49,20 @@ class SqlAnswer:
         """Return the rows as an Arrow C stream, for pandas, polars and others."""
         return self._table.__arrow_c_stream__(requested_schema)
 
+    def _repr_html_(self) -> str:
+        """Return the first rows as HTML, for notebooks."""
+        said = self.doubts or ["current"]
+        cuts = [f"{queue} at {about['offsets']}" for queue, about in self.about.items()]
+        head = f"{len(self):,} row{'' if len(self) == 1 else 's'}"
+        return html_table(head, [*said, *cuts], self.columns, self, len(self))
+
     def __repr__(self) -> str:
         of = "; ".join(f"{queue} at {said['offsets']}, {said['state']}" for queue, said in self.about.items())
         return f"<SqlAnswer of {of}: {len(self)} rows>"
 
 
-def _doubt(said: Mapping[str, Any]) -> str:
+def doubt_of(said: Mapping[str, Any]) -> str:
+    """Return why the values of a cut may not be the current ones; empty if they are."""
     if not said["complete"]:
         return f"{said['queue']} is not complete yet: it is {said['state']}"
     if said["state"] != "caught-up":
