@@ -1,21 +1,25 @@
 """Codecs: conversion between a program's values and the bytes in the log.
 
-`BYTES`, `TEXT` and `JSON` are built in. A custom codec is two functions: ``Codec(packb, unpackb, name="pack")``.
+`BYTES`, `TEXT` and `JSON` are built in. A dataclass, a model of pydantic or a struct of msgspec stands for the codec of
+its JSON (`codec_of`). A custom codec is two functions: ``Codec(packb, unpackb, name="pack")``.
 `serializers` wraps confluent-kafka's serializer objects, including Schema Registry's.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, get_args
 
 from lvq_kafka.core.facts import Position
+from lvq_kafka.core.text.dataclass_json import json_parts, reader_of
 from lvq_kafka.core.text.json_text import check_nesting, read_json
 from lvq_kafka.core.text.validation import function
 from lvq_kafka.errors import ConfigError, DecodeError, EncodeError
 
-__all__ = ["BYTES", "JSON", "TEXT", "Codec", "T", "Undecodable", "V", "check_undecodable"]
+__all__ = ["BYTES", "JSON", "TEXT", "Codec", "T", "Undecodable", "V", "check_undecodable", "codec_of"]
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -55,7 +59,7 @@ class Codec(Generic[V]):
         ConfigError: one of the two is not a plain function of one argument.
     """
 
-    __slots__ = ("_decode", "_encode", "name")
+    __slots__ = ("_decode", "_encode", "model", "name")
 
     def __init__(self, encode: Callable[[V], bytes], decode: Callable[[bytes], V], *, name: str = "custom") -> None:
         function("encode", encode, "value", hint=_PLAIN)
@@ -63,6 +67,8 @@ class Codec(Generic[V]):
         self._encode = encode
         self._decode = decode
         self.name = name
+        self.model: type[V] | None = None
+        """The dataclass or model that all values are of, as JSON; None if there is none."""
 
     def encode(self, value: V, topic: str, headers: list[tuple[str, bytes | None]]) -> bytes:
         """Encode a value for ``topic``. A codec may add to ``headers``, as Schema Registry's can.
@@ -172,3 +178,62 @@ JSON: Codec[Any] = Codec(_json, _read_json, name="json")
 
 NaN, infinities and nesting deeper than 500 are refused; None is JSON's null.
 """
+
+
+def codec_of(value: Codec[V] | type[V]) -> Codec[V]:
+    """Return a codec as it is, or the one for the JSON of a dataclass or model.
+
+    The values of a model are JSON, as pydantic or msgspec writes and reads it. For dataclasses, see
+    `lvq_kafka.core.text.dataclass_json`.
+
+    Raises:
+        ConfigError: this is neither, or a dataclass with a field that JSON has no form for.
+    """
+    if isinstance(value, Codec):
+        return value
+    given: Any = value
+    functions = _functions_of(cast("type[V]", given)) if isinstance(given, type) else None
+    if functions is None:
+        raise ConfigError(
+            f"value={value!r} is not a codec.",
+            options=["value"],
+            hint="Use BYTES, TEXT, JSON, a dataclass, a model of pydantic or msgspec, Codec(encode, decode) or "
+            "serializers(...).",
+        )
+    encode, decode = functions
+
+    def encode_own(one: V) -> bytes:
+        if not isinstance(one, given):
+            raise TypeError(f"it is no {given.__name__}")
+        return encode(one)
+
+    codec = Codec(encode_own, decode, name=given.__name__)
+    codec.model = given
+    return codec
+
+
+def _functions_of(model: type[V]) -> tuple[Callable[[V], bytes], Callable[[bytes], V]] | None:
+    """Return what writes and reads the values of a class; None if nothing does."""
+    # A program that has made a model has imported its library.
+    msgspec, pydantic = sys.modules.get("msgspec"), sys.modules.get("pydantic")
+    if msgspec is not None and issubclass(model, msgspec.Struct):
+        return msgspec.json.Encoder().encode, msgspec.json.Decoder(model).decode
+    if pydantic is not None and (issubclass(model, pydantic.BaseModel) or hasattr(model, "__pydantic_validator__")):
+        adapter = pydantic.TypeAdapter(model)
+
+        def encode(one: V) -> bytes:
+            data: bytes = adapter.dump_json(one, by_alias=True)
+            return data
+
+        return encode, adapter.validate_json
+    if not dataclasses.is_dataclass(model):
+        return None
+    try:
+        read = reader_of(model)
+    except (TypeError, NameError) as error:
+        raise ConfigError(
+            f"value={model.__name__} cannot be read from JSON: {error}.",
+            options=["value"],
+            hint="Change the field, or use a model of pydantic or msgspec, or a codec of your own.",
+        ) from error
+    return lambda one: _json(json_parts(one)), lambda data: cast(V, read(_read_json(data)))

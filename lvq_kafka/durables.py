@@ -53,7 +53,7 @@ def subscribe(
     matcher: str | Mapping[str, Any] | None,
     key_field: str | None = None,
     *,
-    value: Codec[T] = BYTES,  # type: ignore[assignment]  # the default of T
+    value: Codec[T] | type[T] = BYTES,  # type: ignore[assignment]  # the default of T
     bootstrap_servers: str | None = None,
     config: ClientConfig | Mapping[str, Any] | None = None,
     cluster: Cluster | None = None,
@@ -108,7 +108,7 @@ def open_map(
     durable: str,
     key_field: str | None = None,
     *,
-    value: Codec[T] = BYTES,  # type: ignore[assignment]  # the default of T
+    value: Codec[T] | type[T] = BYTES,  # type: ignore[assignment]  # the default of T
     bootstrap_servers: str | None = None,
     config: ClientConfig | Mapping[str, Any] | None = None,
     cluster: Cluster | None = None,
@@ -247,7 +247,7 @@ def _check_names(endpoint: object, durable: object, key_field: str | None) -> No
 
 
 def _opened(
-    cluster: Cluster, endpoint: str, name: str, asked: ContentMatcher, key_field: str | None, value: Codec[T]
+    cluster: Cluster, endpoint: str, name: str, asked: ContentMatcher, key_field: str | None, value: Codec[T] | type[T]
 ) -> LastValueQueue[T]:
     """Open the durable that has the messages asked for; create it if that is allowed."""
     try:
@@ -277,7 +277,7 @@ def _opened(
 
 
 def _created(
-    cluster: Cluster, endpoint: str, name: str, asked: ContentMatcher, key_field: str, value: Codec[T]
+    cluster: Cluster, endpoint: str, name: str, asked: ContentMatcher, key_field: str, value: Codec[T] | type[T]
 ) -> LastValueQueue[T]:
     """Create a dynamic durable. If somebody else was faster, return what they have declared.
 

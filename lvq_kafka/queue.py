@@ -14,7 +14,7 @@ from typing import Any, Generic, ParamSpec, Self, Unpack, cast, get_args
 from lvq_kafka.admitting.altered_producers import follow_alterations
 from lvq_kafka.admitting.gates import gate_of
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.codecs import BYTES, Codec, T, Undecodable, V
+from lvq_kafka.codecs import BYTES, Codec, T, Undecodable, V, codec_of
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.consumer_options import SELECTING, ConsumerOptions, refuse_selecting
 from lvq_kafka.core.log.keys import Key
@@ -211,7 +211,8 @@ class LastValueQueue(Bound, Generic[V]):
         bootstrap_servers: where the topic lives; see `connect`.
         config: how to connect; see `connect`.
         cluster: an open cluster instead. You remain responsible for closing it.
-        value: the codec for values: `BYTES`, `TEXT`, `JSON` or your own.
+        value: the codec for values: `BYTES`, `TEXT`, `JSON` or your own; or a dataclass, a model of pydantic or a
+            struct of msgspec, for its JSON.
         options: the queue's; see `BareOptions`.
 
     Raises:
@@ -225,7 +226,7 @@ class LastValueQueue(Bound, Generic[V]):
         topic: str,
         *,
         key_header: str | None,
-        value: Codec[V] = BYTES,  # type: ignore[assignment]  # the default of V
+        value: Codec[V] | type[V] = BYTES,  # type: ignore[assignment]  # the default of V
         bootstrap_servers: str | None = None,
         config: ClientConfig | Mapping[str, Any] | None = None,
         cluster: Cluster | None = None,
@@ -239,20 +240,14 @@ class LastValueQueue(Bound, Generic[V]):
     def _set(
         self,
         definition: QueueDefinition,
-        value: Codec[V],
+        value: Codec[V] | type[V],
         cluster: Cluster,
         opened: ExitStack,
         watch: RegistryWatch | None,
     ) -> None:
-        if not isinstance(value, Codec):
-            raise ConfigError(
-                f"value={value!r} is not a codec.",
-                options=["value"],
-                hint="Use BYTES, TEXT, JSON, Codec(encode, decode) or serializers(...).",
-            )
         self._bare, self._watch = definition, watch
         self.cluster = cluster
-        self.value_codec = value
+        self.value_codec = codec_of(value)
         self.declaration: Declaration | None = None
         self._address: Address | None = None
         self._missing = False  # and the address says how to declare it
@@ -260,7 +255,7 @@ class LastValueQueue(Bound, Generic[V]):
         self._opened = opened.pop_all()  # takes over the duty to close
 
     @classmethod
-    def _of(cls, name: str, value: Codec[T], cluster: Cluster, opened: ExitStack) -> LastValueQueue[T]:
+    def _of(cls, name: str, value: Codec[T] | type[T], cluster: Cluster, opened: ExitStack) -> LastValueQueue[T]:
         """Return a declared queue, as the registry has it."""
         watch = _watch_on(cluster, name)
         queue = cast("LastValueQueue[T]", cls.__new__(cls))
@@ -273,7 +268,7 @@ class LastValueQueue(Bound, Generic[V]):
         cls,
         name: str,
         *,
-        value: Codec[T] = BYTES,  # type: ignore[assignment]  # the default of T
+        value: Codec[T] | type[T] = BYTES,  # type: ignore[assignment]  # the default of T
         bootstrap_servers: str | None = None,
         config: ClientConfig | Mapping[str, Any] | None = None,
         cluster: Cluster | None = None,
@@ -297,7 +292,7 @@ class LastValueQueue(Bound, Generic[V]):
         address: str,
         *,
         create: bool = True,
-        value: Codec[T] = BYTES,  # type: ignore[assignment]  # the default of T
+        value: Codec[T] | type[T] = BYTES,  # type: ignore[assignment]  # the default of T
         bootstrap_servers: str | None = None,
         config: ClientConfig | Mapping[str, Any] | None = None,
         cluster: Cluster | None = None,
@@ -353,7 +348,7 @@ class LastValueQueue(Bound, Generic[V]):
         start: Start = "earliest",
         spec: TopicSpec | None = None,
         on_mismatch: OnMismatch = "raise",
-        value: Codec[T] = BYTES,  # type: ignore[assignment]  # the default of T
+        value: Codec[T] | type[T] = BYTES,  # type: ignore[assignment]  # the default of T
         bootstrap_servers: str | None = None,
         config: ClientConfig | Mapping[str, Any] | None = None,
         cluster: Cluster | None = None,
@@ -413,7 +408,7 @@ class LastValueQueue(Bound, Generic[V]):
         cls,
         name: str,
         *,
-        value: Codec[T] = BYTES,  # type: ignore[assignment]  # the default of T
+        value: Codec[T] | type[T] = BYTES,  # type: ignore[assignment]  # the default of T
         **options: Any,
     ) -> LastValueQueue[T]:
         """Like `open`, for asyncio."""
@@ -424,7 +419,7 @@ class LastValueQueue(Bound, Generic[V]):
         cls,
         address: str,
         *,
-        value: Codec[T] = BYTES,  # type: ignore[assignment]  # the default of T
+        value: Codec[T] | type[T] = BYTES,  # type: ignore[assignment]  # the default of T
         **options: Any,
     ) -> LastValueQueue[T]:
         """Like `at`, for asyncio.
@@ -438,7 +433,7 @@ class LastValueQueue(Bound, Generic[V]):
         cls,
         name: str,
         *,
-        value: Codec[T] = BYTES,  # type: ignore[assignment]  # the default of T
+        value: Codec[T] | type[T] = BYTES,  # type: ignore[assignment]  # the default of T
         **options: Any,
     ) -> LastValueQueue[T]:
         """Like `declare`, for asyncio, with the same arguments.

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import Generic, Self
 
-from lvq_kafka.codecs import BYTES, Codec, T, Undecodable, V, check_undecodable
+from lvq_kafka.codecs import BYTES, Codec, T, Undecodable, V, check_undecodable, codec_of
 from lvq_kafka.core.latest.page_token import PageToken
 from lvq_kafka.core.latest.pending_keys import Cause
 from lvq_kafka.core.latest.tables import NewestRecords
@@ -60,7 +60,7 @@ class AttachedView(LiveMapping[V], Generic[V]):
     def __init__(
         self,
         path: str | PathLike[str],
-        codec: Codec[V],
+        codec: Codec[V] | type[V],
         *,
         undecodable: Undecodable = "raise",
         catch_up_timeout: float | None = 60.0,
@@ -72,13 +72,7 @@ class AttachedView(LiveMapping[V], Generic[V]):
                 options=["undecodable"],
                 hint="Open the writer with it, and leave it out here.",
             )
-        if not isinstance(codec, Codec):
-            raise ConfigError(
-                f"value={codec!r} is not a codec.",
-                options=["value"],
-                hint="Use BYTES, TEXT, JSON, Codec(encode, decode) or serializers(...).",
-            )
-        self._codec = codec
+        self._codec = codec_of(codec)
         self._raw_on_error = undecodable == "raw"
         self._catch_up_timeout = waiting(catch_up_timeout, "catch_up_timeout")
         self._callbacks = []
@@ -177,7 +171,7 @@ class AttachedView(LiveMapping[V], Generic[V]):
 def attach(
     path: str | PathLike[str],
     *,
-    value: Codec[T] = BYTES,  # type: ignore[assignment]  # the default of T
+    value: Codec[T] | type[T] = BYTES,  # type: ignore[assignment]  # the default of T
     undecodable: Undecodable = "raise",
     catch_up_timeout: float | None = 60.0,
 ) -> AttachedView[T]:
@@ -190,7 +184,7 @@ def attach(
 
     Args:
         path: the directory of the store.
-        value: the codec for values: `BYTES`, `TEXT`, `JSON` or your own.
+        value: the codec for values, or the dataclass or model that they are; see `LastValueQueue`.
         undecodable: ``"raise"`` or ``"raw"``; see `Undecodable`. Only the writer can skip values.
         catch_up_timeout: seconds that entering ``with`` waits; None for no limit.
 

@@ -63,4 +63,6 @@ class ServedQueue:
 
 def form_of(codec: Codec[Any]) -> Format:
     """Return the format of the values of a codec; bytes, if it is a program's own."""
+    if codec.model is not None:
+        return "json"
     return next((form for form, known in CODECS.items() if known is codec), "bytes")

@@ -20,6 +20,7 @@ from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.text.nearest import nearest
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.errors import ConfigError, DecodeError, LVQError
+from lvq_kafka.tabular.declared_shapes import declared_shape, is_settled
 from lvq_kafka.tabular.value_shapes import NOTHING, Listed, Plain, ValueShape, fitting, joined, shape_of
 
 __all__ = ["COLUMNS", "METADATA", "USUAL", "ArrowRows"]
@@ -130,12 +131,14 @@ class ArrowRows(Generic[V]):
 
     @cached_property
     def shape(self) -> ValueShape:
-        """The shape of the values. To know it, all of them are decoded, unless the codec says it."""
+        """The shape of the values. To know it, all of them are decoded, unless their type says it."""
         if self.codec is BYTES or "value" not in self.names:
             return Plain("bytes")
         if self.codec is TEXT:
             return Plain("text")
-        shape: ValueShape = NOTHING
+        shape = NOTHING if self.codec.model is None else declared_shape(self.codec.model)
+        if is_settled(shape):
+            return shape
         for part, _ in self._parts():
             for record in part:
                 try:

@@ -70,10 +70,10 @@ class Structured:
 
 ValueShape = Plain | Listed | Structured
 
-NOTHING = Plain("nothing")
+NOTHING: ValueShape = Plain("nothing")
 """The shape of nulls, which fit into any other."""
 
-JSON_TEXT = Plain("json")
+JSON_TEXT: ValueShape = Plain("json")
 """The shape that all values fit into, but foreign ones."""
 
 _FOREIGN = Plain("foreign")

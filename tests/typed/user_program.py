@@ -11,6 +11,7 @@ from lvq_kafka import (
     JSON,
     TEXT,
     AsyncDeliveries,
+    AttachedView,
     Browser,
     Codec,
     Consumer,
@@ -25,6 +26,7 @@ from lvq_kafka import (
     Settlement,
     Snapshot,
     View,
+    attach,
     connect,
 )
 from lvq_kafka.testing import MemoryCluster
@@ -55,6 +57,10 @@ def queues_hold_what_their_codec_decodes() -> None:
     assert_type(LastValueQueue.declare("prices", key_header="ticker"), LastValueQueue[bytes])
     assert_type(LastValueQueue.declare("prices", key_header="ticker", value=TEXT), LastValueQueue[str])
     assert_type(LastValueQueue.declare("prices", key_header="ticker", value=price_codec()), LastValueQueue[Price])
+    assert_type(LastValueQueue.declare("prices", key_header="ticker", value=Price), LastValueQueue[Price])
+    assert_type(LastValueQueue.open("prices", value=Price), LastValueQueue[Price])
+    assert_type(LastValueQueue("prices", key_header=None, value=Price).view(), View[Price])
+    assert_type(attach("/var/lib/prices", value=Price), AttachedView[Price])
     assert_type(LastValueQueue.open("prices"), LastValueQueue[bytes])
     assert_type(LastValueQueue.open("prices", value=TEXT, cluster=connect("localhost:9092")), LastValueQueue[str])
     with LastValueQueue.open("prices", value=JSON, config={"client.id": "board"}) as queue:

@@ -118,9 +118,12 @@ PURE = (
         "typing",
     ),
     *("array", "base64", "bisect", "difflib", "hashlib", "heapq", "json", "marshal", "math", "numbers"),
-    *("copy", "datetime", "decimal", "inspect", "re", "shlex", "unicodedata", "warnings", "weakref", "zlib"),
+    *("copy", "datetime", "decimal", "inspect", "re", "shlex", "unicodedata", "uuid", "warnings", "weakref", "zlib"),
 )
-"""Modules without threads, clocks, files, networks or randomness; `datetime` as long as nobody asks it for now."""
+"""Modules without threads, clocks, files, networks or randomness.
+
+`datetime` is one as long as nobody asks it for now, and `uuid` as long as nobody has it make one.
+"""
 
 
 def part_of(module: str) -> str:
