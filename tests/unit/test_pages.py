@@ -56,9 +56,11 @@ def run_page(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     own_signals: None,
+    tmp_path: Path,
 ) -> Run:
     """Return a function that runs a page on an in-memory cluster, in place of the broker on this machine."""
     monkeypatch.setattr(lvq_kafka.kafka, "KafkaCluster", lambda config: memory_cluster)
+    monkeypatch.chdir(tmp_path)  # for files that a page writes
     monkeypatch.setattr(memory_cluster, "close", lambda: None)  # closing one connection leaves the broker running
 
     def shell(command: Sequence[str]) -> None:
