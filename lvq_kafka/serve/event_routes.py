@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from contextlib import suppress
 from typing import Any
@@ -39,23 +40,26 @@ _SELECTION = {
     "changed": Parameter(flag),
 }
 
+_OFTEN = seconds(3600.0, least=1.0)
+
 
 async def answer_events(call: HttpCall) -> StreamedAnswer:
     """Answer with the events of a queue, until the client leaves."""
-    asked = call.parameters({**_SELECTION, "since": Parameter(text)})
+    asked = call.parameters({**_SELECTION, "since": Parameter(text), "heartbeat": Parameter(_OFTEN)})
     chosen_type(call.request.header("accept"), ["text/event-stream"])
     queue = call.queue
     queue.check_complete()
-    since = asked.pop("since", None)
+    since, often = asked.pop("since", None), asked.pop("heartbeat", math.inf)
     if "prefix" not in asked and since is not None:
         asked |= _prefix_of(since)
     queue.view.watch(**asked).close()  # raises what is wrong with them, while there still is a status for it
     last = call.request.header("last-event-id") or since
-    stream = _EventStream(call, None if last == _START_OVER else last, asked)
+    stream = _EventStream(call, None if last == _START_OVER else last, asked, often)
     headers = [
         ("content-type", "text/event-stream"),
         ("cache-control", "no-store"),
         ("x-accel-buffering", "no"),  # nginx would keep events back
+        ("lvq-format", queue.form),
         *state_headers(queue.view.status, queue.view.cut.offsets),
     ]
     return StreamedAnswer(headers, stream.run, stream.close)
@@ -86,16 +90,19 @@ class _EventStream:
         call: the request.
         since: the point to go on from; None for all values.
         options: those of the watch.
+        often: the seconds after which the state is said again, even if it is the same.
     """
 
-    def __init__(self, call: HttpCall, since: str | None, options: dict[str, Any]) -> None:
+    def __init__(self, call: HttpCall, since: str | None, options: dict[str, Any], often: float) -> None:
         self._call = call
         self._queue = call.queue
         self._since = since
         self._options = options
+        self._often = often
         self._watch: Watch[bytes] | None = None
         self._reset = b""
         self._state = ""
+        self._said = -math.inf  # when the state was sent
         self._point: str | None = None  # what the client would resume from
         self._sent = 0.0
 
@@ -181,13 +188,13 @@ class _EventStream:
         return event_bytes(name, data, event_id=None if point == before else point)
 
     def _news(self) -> bytes:
-        """Return an event with the state, if that is another than the client knows."""
-        status = self._queue.view.status
-        if status.state == self._state:
+        """Return an event with the state, if that is another than the client knows, or it wants to hear it again."""
+        status, now = self._queue.view.status, time.monotonic()
+        if status.state == self._state and now - self._said < self._often:
             return b""
-        self._state = status.state
+        self._state, self._said = status.state, now
         row: dict[str, Any] = {"state": status.state, "lag": status.lag, "age": max(0.0, round(status.silence, 3))}
-        why = status.failure or status.trouble
-        if why is not None:
-            row["reason"] = str(why)
+        why = [status.failure or status.trouble] if status.failure or status.trouble else status.blocked_by
+        if why:
+            row["reason"] = "; ".join(map(str, why))
         return event_bytes("state", json.dumps(row).encode())

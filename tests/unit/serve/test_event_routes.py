@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lvq_kafka import Ttl
 from lvq_kafka.errors import BrokerUnavailable, DataLoss
-from lvq_kafka.serve import http_peer
+from lvq_kafka.serve import app, http_peer
+from lvq_kafka.testing import MemoryCluster
 from tests.clock import Clock
 from tests.unit.polling import before_polls
-from tests.unit.serve.asgi_client import Stream
-from tests.unit.serve.scenes import Scene, scene
+from tests.unit.serve.asgi_client import AsgiClient, Stream
+from tests.unit.serve.scenes import Scene, scene, values_of
 
 EVENTS = "/v1/queues/prices/events"
 
@@ -297,6 +300,37 @@ async def test_a_quiet_stream_gets_comments() -> None:
         await stream.until("end-of-dump")
         parts = [await asyncio.wait_for(stream.parts.get(), 10) for _ in range(2)]
         assert parts == [b":\n\n"] * 2
+
+
+async def test_r46_a_stream_says_how_current_it_is_as_often_as_a_client_asks() -> None:
+    async with scene() as on, on.client.stream(f"{EVENTS}?heartbeat=1") as stream:
+        assert stream.headers["lvq-format"] == "text"
+        await stream.until("end-of-dump")
+        again = await stream.event()
+        assert (again.name, again.json["state"], again.json["lag"]) == ("state", "caught-up", 0)
+        refused = await on.client.get(f"{EVENTS}?heartbeat=0.5")
+        assert refused.json["detail"] == "The parameter heartbeat must be a number of seconds from 1 to 3600."
+
+
+async def test_g1_r46_a_stream_of_a_blocked_view_says_what_holds_it_up(tmp_path: Path) -> None:
+    """A view that reads its topic again is served meanwhile."""
+    cluster = MemoryCluster()
+    queue = values_of(cluster)
+    cluster.write("prices", b"IBM", b"118.50")
+    queue.view(store=tmp_path / "s").open().close()
+    cluster.topics.delete("prices")
+    cluster.topics.create("prices", partitions=1, config={"cleanup.policy": "compact"})
+    with queue.producer(transactional_id="t") as producer, producer.transaction():
+        producer.put("FB", "1")
+        with closing(queue.view(store=tmp_path / "s", metadata_interval=0.05)) as view:
+            view.start()
+            async with asyncio.timeout(20):
+                while view.state != "blocked":
+                    await asyncio.sleep(0.001)
+            async with AsgiClient(app(view)).stream(EVENTS) as stream:
+                event = await stream.event("state")
+                assert event.json["state"] == "blocked"
+                assert "a transaction open since offset 0 hides later records" in event.json["reason"]
 
 
 async def test_streams_are_bounded_in_number_and_end_with_client_and_server() -> None:
