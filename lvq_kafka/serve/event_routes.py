@@ -188,7 +188,7 @@ class _EventStream:
         return event_bytes(name, data, event_id=None if point == before else point)
 
     def _news(self) -> bytes:
-        """Return an event with the state, if that is another than the client knows, or it wants to hear it again."""
+        """Return an event with the state if the client does not know it, or wants it again."""
         status, now = self._queue.view.status, time.monotonic()
         if status.state == self._state and now - self._said < self._often:
             return b""

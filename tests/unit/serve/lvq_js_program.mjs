@@ -1,0 +1,74 @@
+// Does what lines of JSON on stdin say with lvq.js, and answers each with a line.
+import { createInterface } from "node:readline";
+import { pathToFileURL } from "node:url";
+
+const { EventParser, follow, keyBytes, keyFrom, listQueues } = await import(pathToFileURL(process.argv[2]).href);
+
+const bytesOf = (text) => Uint8Array.from(Buffer.from(text, "base64"));
+const textOf = (bytes) => Buffer.from(bytes).toString("base64");
+
+const shown = (value) =>
+  value instanceof Uint8Array ? { bytes: textOf(value) } : typeof value === "bigint" ? { bigint: `${value}` } : value;
+
+let queue;
+let changes = [];
+let states = [];
+
+const rowOf = ({ key, value, decoded, position, headers }) => ({
+  key: textOf(keyBytes(key)),
+  value: shown(value),
+  decoded,
+  position,
+  headers: headers.map(([name, data]) => [name, shown(data)]),
+});
+
+const commands = {
+  parse({ chunks, last }) {
+    const parser = new EventParser(last);
+    return chunks.flatMap((chunk) => parser.feed(bytesOf(chunk)));
+  },
+  key({ bytes }) {
+    const key = keyFrom(bytesOf(bytes));
+    return { key, bytes: textOf(keyBytes(key)) };
+  },
+  follow({ name, options }) {
+    [changes, states] = [[], []];
+    queue?.close();
+    queue = follow(name, {
+      ...options,
+      onChange: (batch) => {
+        changes.push(...batch.map((change) => ({ ...change, entry: change.entry && shown(change.entry.value), previous: change.previous && shown(change.previous.value) })));
+        if (options.faulty) throw new Error("a fault of the program");
+      },
+      onState: ({ state, reason }) => {
+        if (states.at(-1)?.[0] !== state) states.push([state, reason]);
+      },
+    });
+    return null;
+  },
+  look() {
+    const { state, reason, complete, arriving, lag, age, format } = queue;
+    return { state, reason, complete, arriving, lag, age, format, entries: [...queue.entries.values()].map(rowOf) };
+  },
+  ages: () => [...queue.entries.values()].map((entry) => queue.ageOf(entry)),
+  changes: () => changes.splice(0),
+  states: () => states,
+  retry: () => queue.retry() ?? null,
+  close: () => queue.close() ?? null,
+  loaded: () => queue.loaded.then(({ entries }) => entries.size, (error) => ({ error: error.message, status: error.status })),
+  list: ({ options }) => listQueues(options).catch((error) => ({ error: error.message, status: error.status })),
+  refuses: ({ base }) => {
+    try {
+      follow("prices", { base });
+      return null;
+    } catch (error) {
+      return error.message;
+    }
+  },
+};
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const { do: name, ...rest } = JSON.parse(line);
+  process.stdout.write(`${JSON.stringify(await commands[name](rest))}\n`);
+}
+queue?.close();
