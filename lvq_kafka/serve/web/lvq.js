@@ -196,6 +196,8 @@ export class LiveQueue {
   #settled = false; // whether this connection has brought everything up to a cut
 
   #closed = false;
+  /** @type {ServerRefusal | null} The answer that ended it, or null. */
+  refusal = null;
   /** @type {AbortController | null} */
   #request = null;
   #wake = () => {};
@@ -310,6 +312,7 @@ export class LiveQueue {
       } catch (error) {
         if (error instanceof ServerRefusal) {
           if (error.final) {
+            this.refusal = error;
             this.#part("refused", error.message);
             this.#fail(error);
             return;
@@ -342,7 +345,8 @@ export class LiveQueue {
       const answer = await (this.#options.fetch ?? fetch)(this.#address(), settings);
       if (!answer.ok) throw await ServerRefusal.of(answer);
       if (!answer.headers.get("content-type")?.startsWith("text/event-stream") || answer.body === null) {
-        throw new ServerRefusal(`There is something else than a queue at ${answer.url}.`, 406);
+        // Also an answer that was cut off in its headers, which browsers take for a whole one.
+        throw new Error(`No stream of events comes from ${answer.url}.`);
       }
       this.#format = answer.headers.get("lvq-format") ?? "bytes";
       this.#arriving = null;

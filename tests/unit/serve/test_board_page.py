@@ -12,9 +12,9 @@ import pytest
 import lvq_kafka.kafka
 from lvq_kafka.serve import app
 from lvq_kafka.testing import MemoryCluster
+from tests.listening import listening
 from tests.nodejs import NODE, WEB
 from tests.pages import blocks
-from tests.unit.serve.listening import listening
 
 PAGE = "docs/how-to/board.md"
 

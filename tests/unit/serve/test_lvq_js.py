@@ -20,9 +20,9 @@ from lvq_kafka.errors import BrokerUnavailable
 from lvq_kafka.serve import app
 from lvq_kafka.testing import MemoryCluster
 from tests.event_parser import EventParser
+from tests.listening import CutLine, listening
 from tests.nodejs import WEB, NodeProgram
 from tests.unit.serve.asgi_client import AsgiClient
-from tests.unit.serve.listening import CutLine, listening
 from tests.unit.serve.scenes import scene, values_of
 from tests.waiting import eventually
 
@@ -347,3 +347,19 @@ def test_a_queue_that_is_not_there_and_an_address_that_is_none_are_refused(openi
     assert "There is no queue 'a/ä' here." in on.look()["reason"]
     assert "base must be the address of a server" in on.node.ask({"do": "refuses", "base": "file:///x"})
     assert on.node.ask({"do": "refuses"}).startswith("base must be")
+
+
+def test_r47_an_answer_without_its_headers_is_no_reason_to_give_up(node: NodeProgram) -> None:
+    """A browser takes an answer that was cut off in its headers for a whole one."""
+
+    async def headless(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    with listening(headless) as port:
+        options = {"base": f"http://127.0.0.1:{port}", **QUICK}
+        node.ask({"do": "follow", "name": "prices", "options": options})
+        seen = eventually(lambda: look if (look := node.ask({"do": "look"}))["state"] != "connecting" else None, 20)
+        assert (seen["state"], seen["complete"]) == ("cut-off", False)
+        assert seen["reason"].startswith("No stream of events comes from http://127.0.0.1:")
+        node.ask({"do": "close"})

@@ -23,6 +23,7 @@ from lvq_kafka.serve.problems import STATUS
 from lvq_kafka.serve.routes import ROUTES
 from lvq_kafka.testing import MemoryCluster
 from tests.event_parser import EventParser
+from tests.listening import listening
 from tests.pages import Block, blocks, lvq_commands, page
 from tests.waiting import eventually
 from tests.web_server import web_server
