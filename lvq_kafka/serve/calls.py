@@ -36,6 +36,8 @@ class Served:
     metrics: Metrics
     heartbeat: float
     """The seconds after which a stream without events gets a comment."""
+    board: bool
+    """Whether there is a board."""
 
 
 @dataclass(frozen=True, slots=True)

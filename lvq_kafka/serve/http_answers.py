@@ -20,10 +20,11 @@ _LONGEST_CUT = 2048  # characters of a header: some hundred partitions
 
 _ALWAYS: HeaderLines = (
     ("x-content-type-options", "nosniff"),
-    ("content-security-policy", "default-src 'none'; frame-ancestors 'none'; sandbox"),
     ("cross-origin-resource-policy", "same-origin"),
     ("referrer-policy", "no-referrer"),
 )
+
+_INERT = "default-src 'none'; frame-ancestors 'none'; sandbox"
 """Values are what anybody wrote, and a browser may show them: never as a page that can do something."""
 
 
@@ -34,12 +35,14 @@ class HttpAnswer:
     status: int
     headers: HeaderLines
     body: bytes = b""
+    policy: str = _INERT
+    """The things that a browser lets it do (Content-Security-Policy)."""
 
     @property
     def lines(self) -> list[tuple[bytes, bytes]]:
         """All headers, as they are sent."""
         size = [] if self.status == 304 else [("content-length", str(len(self.body)))]
-        return _encoded([*self.headers, *size, *_ALWAYS])
+        return _encoded([*self.headers, *size, ("content-security-policy", self.policy), *_ALWAYS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class StreamedAnswer:
     @property
     def lines(self) -> list[tuple[bytes, bytes]]:
         """All headers, as they are sent."""
-        return _encoded([*self.headers, *_ALWAYS])
+        return _encoded([*self.headers, ("content-security-policy", _INERT), *_ALWAYS])
 
 
 def problem(refusal: HttpRefusal) -> HttpAnswer:

@@ -192,6 +192,7 @@ def _lines(
         number += 1
     yield to_line({"event": "end-of-dump", "values": number, "token": token})
 
+
 def _table(entries: Iterator[Entry[bytes]]) -> Iterator[bytes]:
     """Yield the lines of a table."""
     yield CSV_HEAD

@@ -61,6 +61,7 @@ class QueueApp:
         max_wait: float,
         heartbeat: float,
         metrics: Metrics | None,
+        board: bool,
     ) -> None:
         at_least_one(1_000_000, max_streams=max_streams)
         durations("Give the longest wait that a request may ask for.", max_wait=max_wait)
@@ -88,6 +89,7 @@ class QueueApp:
             float(max_wait),
             self._metrics,
             float(heartbeat),
+            board,
         )
 
     def _serve(self, name: str, view: LiveMapping[Any]) -> None:
@@ -265,6 +267,7 @@ def app(
     max_wait: float = 60.0,
     heartbeat: float = 15.0,
     metrics: Metrics | None = None,
+    board: bool = False,
 ) -> QueueApp:
     """Return an ASGI application that serves the current values of queues over HTTP (R46).
 
@@ -283,6 +286,7 @@ def app(
         heartbeat: the seconds after which a stream of events without any gets a comment.
         metrics: the metrics at ``/metrics``, to which those of the views are added; by default, of the views alone.
             With it, there need not be a source.
+        board: whether there is a page at ``/`` that shows the queues as they change (R47).
 
     Raises:
         ConfigError: an argument is invalid, or two sources have one name.
@@ -297,6 +301,7 @@ def app(
         max_wait=max_wait,
         heartbeat=heartbeat,
         metrics=metrics,
+        board=board,
     )
 
 

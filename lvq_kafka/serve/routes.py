@@ -13,7 +13,7 @@ from lvq_kafka.serve.list_routes import answer_live, answer_queue, answer_queues
 from lvq_kafka.serve.metric_routes import answer_metrics
 from lvq_kafka.serve.problems import HttpRefusal
 from lvq_kafka.serve.value_routes import answer_value
-from lvq_kafka.serve.web_files import answer_module
+from lvq_kafka.serve.web_files import BOARD, answer_board, answer_module
 
 __all__ = ["METHODS", "ROUTES", "Route", "find_route"]
 
@@ -40,6 +40,7 @@ ROUTES = (
     Route("live", answer_live, public=True),
     Route("ready", answer_ready, public=True),
     Route("lvq.js", answer_module, public=True),
+    *(Route(name, answer_board, public=True) for name in ("", *BOARD)),
     Route("metrics", answer_metrics),
     Route("v1/queues", answer_queues),
     Route("v1/queues/{queue}", answer_queue),

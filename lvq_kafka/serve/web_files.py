@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -9,15 +10,44 @@ from importlib.resources import files
 from lvq_kafka.serve.calls import HttpCall
 from lvq_kafka.serve.entity_tags import is_known
 from lvq_kafka.serve.http_answers import HttpAnswer
+from lvq_kafka.serve.problems import HttpRefusal
 
-__all__ = ["answer_module"]
+__all__ = ["BOARD", "answer_board", "answer_module"]
 
-_TYPES = {"js": "text/javascript"}
+BOARD = ("board.css", "board.js", "board.svg")
+"""The files that the board takes, beside lvq.js."""
+
+_PAGE = "board.html"
+_TYPES = {"css": "text/css", "html": "text/html", "js": "text/javascript", "svg": "image/svg+xml"}
+
+_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    )
+)
+"""The page takes its own files and the answers of its server, and can make no markup of a value."""
 
 
 async def answer_module(call: HttpCall) -> HttpAnswer:
     """Answer with lvq.js, with which programs in browsers follow queues (R47)."""
     return _answer(call, "lvq.js")
+
+
+async def answer_board(call: HttpCall) -> HttpAnswer:
+    """Answer with the board, or a file that it takes."""
+    if not call.served.board:
+        raise HttpRefusal(404, "There is nothing at this address.", hint="The queues are at v1/queues.")
+    name = call.request.segments[0].decode() or _PAGE
+    return replace(_answer(call, name), policy=_POLICY)
 
 
 def _answer(call: HttpCall, name: str) -> HttpAnswer:

@@ -61,6 +61,9 @@ __all__ = ["serve"]
     show_default=True,
     help="The most clients that wait or read a stream at once.",
 )
+@click.option(
+    "--board/--no-board", default=True, show_default=True, help="Show the queues as they change, on a page at /."
+)
 @format_option
 def serve(
     invocation: Invocation,
@@ -72,6 +75,7 @@ def serve(
     hosts: tuple[str, ...],
     token_file: str | None,
     max_streams: int,
+    board: bool,
     form: Format,
 ) -> None:
     """Serve current values over HTTP: values, pages and events.
@@ -98,7 +102,9 @@ def serve(
             queue = invocation.open(QueueChoice(name), form, create=True)
             place = None if store is None else Path(store) / queue.name
             views.append(opened.enter_context(closing(queue.view(store=place, undecodable="raw"))).start())
-        served = app(*views, hosts=[*hosts, *names_of(host)], token_file=token_file, max_streams=max_streams)
+        served = app(
+            *views, hosts=[*hosts, *names_of(host)], token_file=token_file, max_streams=max_streams, board=board
+        )
         _report(invocation.out, url_of(listening), [view.queue for view in views])
         run_server(served, listening, max_streams)
 
