@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.."
 . docker/common.sh
 
 PACKAGES=(
+  chromium   # shows the live board
   prometheus # evaluates the alert rules and the queries of the dashboard
 )
 
