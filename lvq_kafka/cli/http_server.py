@@ -111,7 +111,8 @@ class BoundedServer(Server):
         for connection in list(self.server_state.connections):
             assert isinstance(connection, H11Protocol)
             cycle, closing = connection.cycle, connection.transport.is_closing()
-            if not closing and cycle is not None and not cycle.response_complete:
+            unanswered = cycle is not None and not cycle.response_complete  # type: ignore[redundant-expr]  # None at first
+            if unanswered and not closing:
                 continue  # it gets an answer, which has a limit of its own
             stage = (cycle, closing)
             known, since = self._waiting.get(connection, (None, now))

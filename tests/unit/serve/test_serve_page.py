@@ -26,7 +26,6 @@ from tests.event_parser import EventParser
 from tests.listening import listening
 from tests.pages import Block, blocks, lvq_commands, page
 from tests.waiting import eventually
-from tests.web_server import web_server
 
 PAGE = "docs/how-to/serve.md"
 TIMED_OUT = 28  # curl's exit code with --max-time
@@ -52,7 +51,7 @@ class Reader:
         elif "lvq serve" in block.body:
             view = self._opened.enter_context(self.names["noon"].view())
             self.served = app(view)
-            self._port = self._opened.enter_context(web_server(self.served))
+            self._port = self._opened.enter_context(listening(self.served))
         elif "curl" in block.body:
             self._call(block)
         elif block.language == "sh" and block.body.startswith("lvq put"):

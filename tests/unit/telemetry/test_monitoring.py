@@ -22,9 +22,9 @@ from lvq_kafka.core.measures.measured import SOURCES
 from lvq_kafka.serve import app
 from lvq_kafka.telemetry import Metrics, QueueSurvey
 from lvq_kafka.testing import MemoryCluster
+from tests.listening import listening
 from tests.pages import DOCS
 from tests.waiting import eventually
-from tests.web_server import web_server
 
 RULES = DOCS / "monitoring" / "alerts.yml"
 DASHBOARD = DOCS / "monitoring" / "dashboard.json"
@@ -197,7 +197,7 @@ def measured() -> Iterator[int]:
         assert delivery is not None
         delivery.reject("bad").result(10)
         survey = QueueSurvey(cluster, every=0.05, metrics=Metrics().add(producer, consumer))
-        with survey, web_server(app(view, metrics=survey.metrics)) as port:
+        with survey, listening(app(view, metrics=survey.metrics)) as port:
             yield port
 
 
