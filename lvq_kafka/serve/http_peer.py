@@ -1,4 +1,4 @@
-"""The client of one request, as a server shows it: it takes what is sent to it, or it leaves."""
+"""The client of one request: it takes what is sent to it, or it leaves."""
 
 from __future__ import annotations
 
@@ -45,7 +45,11 @@ class HttpPeer:
         await self._send_in_time({"type": "http.response.start", "status": status, "headers": headers})
 
     async def send_part(self, data: bytes) -> None:
-        """Send some of a body, in parts that the client has to take in time each. Raises `PeerLost`."""
+        """Send some of a body. The client has to take each part of it in time.
+
+        Raises:
+            PeerLost: it does not, or is gone.
+        """
         for at in range(0, len(data), _PART):
             await self._send_in_time({"type": "http.response.body", "body": data[at : at + _PART], "more_body": True})
 

@@ -173,7 +173,10 @@ def _some(lines: Iterator[bytes]) -> bytes:
 def _lines(
     queue: ServedQueue, snapshot: Snapshot[bytes], entries: Iterator[Entry[bytes]], token: str
 ) -> Iterator[bytes]:
-    """Yield the lines of an export, and one more that shows that it is whole, with the token that events go on from."""
+    """Yield the lines of an export, and one more with which it is whole.
+
+    The last one has the token that events go on from.
+    """
     yield to_line(
         {
             "lvq_export": 1,

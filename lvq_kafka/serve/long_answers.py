@@ -54,7 +54,7 @@ class LongAnswers:
 
     @contextmanager
     def thread(self) -> Iterator[None]:
-        """Count an answer that holds a thread until the view has got somewhere, as long as the context lasts.
+        """Count an answer that holds a thread, as long as the context lasts.
 
         Raises:
             HttpRefusal: there are too many already.

@@ -177,7 +177,10 @@ class QueueApp:
             raise NotImplementedError(f"This serves HTTP, not {scope['type']}.")
 
     async def _handle(self, scope: Scope, receive: Receive, send: Emit) -> None:
-        """Answer a request. An answer that breaks off is left without its end, so that the client notices."""
+        """Answer a request.
+
+        An answer that breaks off is left without its end, so that the client notices.
+        """
         peer = HttpPeer(receive, send)
         with ExitStack() as held:
             answer = await self._answer(scope, peer, held)

@@ -120,7 +120,7 @@ def test_a_page_that_only_the_build_completes_says_so_at_its_top() -> None:
 
 def test_every_language_of_a_block_is_known() -> None:
     """An example in another language might never run."""
-    known = {"python", "sh", "sql", "text", "ini", "dockerfile", "java", "yaml"}
+    known = {"python", "sh", "sql", "text", "ini", "dockerfile", "java", "yaml", "html", "js"}
     assert not [(name, each.language) for name in PAGES for each in blocks(name) if each.language not in known]
 
 

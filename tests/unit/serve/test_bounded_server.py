@@ -54,8 +54,10 @@ async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
                 writer.write(b"a")
 
 
-async def test_r46_who_does_not_finish_the_head_of_a_request_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether he sends nothing, stops, or sends a byte now and then: also after a request, and within its body."""
+async def test_r46_a_client_that_does_not_finish_the_head_of_a_request_is_cut_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may send nothing, stop, or send a byte now and then: also after a request, and within its body."""
     monkeypatch.setattr(http_server, "_REQUEST", 0.3)
     monkeypatch.setattr(http_server, "_EVERY", 1)
     done = b"GET /live HTTP/1.1\r\nHost: localhost\r\n"
@@ -121,7 +123,7 @@ async def test_r46_no_request_is_hidden_in_the_body_of_another() -> None:
         writer.close()
 
 
-async def test_r46_what_anybody_sends_is_not_logged(
+async def test_r46_the_log_has_nothing_that_anybody_can_send(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async with scene() as on, serving(on) as (_, address):
