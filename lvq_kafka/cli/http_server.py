@@ -92,7 +92,10 @@ class BoundedServer(Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle signals meanwhile. Unlike uvicorn's, it does not raise them again in the event loop."""
+        """Handle signals meanwhile.
+
+        Unlike uvicorn's, it does not raise them again in the event loop.
+        """
         before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
@@ -101,7 +104,7 @@ class BoundedServer(Server):
                 signal.signal(number, handler)
 
     async def on_tick(self, counter: int) -> bool:
-        """Do what is to be done ten times a second; return whether to end."""
+        """Cut off late clients now and then; return whether to end."""
         if counter % _EVERY == 0:
             self._cut_off_late_clients(time.monotonic())
         return await super().on_tick(counter)
@@ -128,7 +131,10 @@ class BoundedServer(Server):
 
 
 def allow_open_files(most_streams: int) -> int | None:
-    """Let the process have as many open files as it may need; return how many it may have if these are too few."""
+    """Let the process have as many open files as it may need.
+
+    Returns how many it may have if these are too few.
+    """
     try:
         import resource
     except ImportError:  # a system without such a limit

@@ -133,7 +133,7 @@ class _EventStream:
             opening.cancel()
 
     async def _open_watch(self) -> Watch[bytes]:
-        """Return a watch that goes on from the point; or one with a dump, after a reset that says why.
+        """Return a watch that goes on from the point; or, after a reset, one with a dump.
 
         It may take long, for the reader may have to catch up, or to read the topic once more; and a cluster that does
         not answer takes its time.
