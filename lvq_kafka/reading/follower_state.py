@@ -287,6 +287,11 @@ class FollowerState:
                 self.catch_up.rewind(dict(self.catch_up.since))
             self.notifier.notify(everybody=True)
 
+    def was_busy(self, seconds: float) -> None:
+        """See `Absence.was_busy`."""
+        with self.lock:
+            self.catch_up.replay.absence.was_busy(seconds)
+
     def stall(self, error: LVQError) -> None:
         """Record that partitions have stalled, and are about to get another connection."""
         if Trouble.STALLED not in self.catch_up.troubles:

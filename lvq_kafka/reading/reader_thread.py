@@ -51,6 +51,7 @@ RecordFilter = Callable[[RecordBatch], RecordBatch]
 logger = logging.getLogger("lvq_kafka.follower")
 
 _POLL = 0.1  # seconds; bounds how long close() waits for the reader thread
+_BUSY = 1.0  # seconds between two polls, from which on they are no time in which a broker brought nothing
 _ABSENCE = 3.0  # seconds that a topic may be missing: to recreate it, someone has to delete it first
 _PATIENCE = 1.0  # seconds between two attempts to write to a store
 _ATTEMPTS = 3  # consecutive reads that are too slow to see every delete
@@ -120,6 +121,7 @@ class ReaderThread:
         self._header_warnings = HeaderWarnings(logger, self._topic)
         self._clock_warnings = ClockWarnings(logger, self._topic, "this machine's clock")
         self._foreign = rules.foreign_headers()
+        self._polled = shared.clock()  # when the last poll ended
         self._reader: LogReader
 
     def open(self) -> None:
@@ -248,14 +250,14 @@ class ReaderThread:
                 then = shared.clock()
                 shared.aim(then, *self._metadata.ends(stable=True))
             else:
+                self._heed_stall()
                 fetch = self._poll(replay.stage)
+                self._polled = shared.clock()
                 self._wait_until_sure()
                 if self._rereads():  # this fetch, too
                     return
                 if fetch.positions:
                     self.apply(fetch)
-                if catch_up.overdue and (stalled := catch_up.stalled(shared.clock())):
-                    self._reconnect(stalled)
         except (TopicNotFound, DataLoss) as error:
             shared.lose(error, replay.topic_id)
         except StoreFailed as error:
@@ -278,6 +280,18 @@ class ReaderThread:
         described = self._cluster.topics.describe(self._topic)
         self._reader.close()
         self._start_reading(described)
+
+    def _heed_stall(self) -> None:
+        """Connect again if nothing has come of a partition that was asked for it.
+
+        What the reader does between two polls does not count: a slow disk may take longer than any broker.
+        """
+        shared = self._shared
+        busy = shared.clock() - self._polled
+        if busy > _BUSY:
+            shared.was_busy(busy)
+        if shared.catch_up.overdue and (stalled := shared.catch_up.stalled(shared.clock())):
+            self._reconnect(stalled)
 
     def _reconnect(self, stalled: Mapping[int, int]) -> None:
         """Continue reading over a new connection.

@@ -14,8 +14,12 @@ from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue
 from lvq_kafka.cluster import LogReader, TopicDescription
 from lvq_kafka.core.log import absence
 from lvq_kafka.core.log.keys import home_partition
+from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.errors import BrokerUnavailable, DataLoss, StateError
 from lvq_kafka.reading.entries import Event
+from lvq_kafka.reading.follower_state import FollowerState
+from lvq_kafka.reading.reader_thread import ReaderThread
+from lvq_kafka.runtime.clocks import uptime
 from lvq_kafka.testing import MemoryCluster
 from lvq_kafka.testing.memory_reader import MemoryReader
 from tests.unit.polling import before_polls
@@ -107,6 +111,38 @@ def test_g5_a_partition_of_which_nothing_comes_is_read_over_another_connection_a
         go_on.set()
         eventually(lambda: view.get("a") == "1" and view.state == "caught-up")
         assert len(readers) == 2
+
+
+def test_g5_a_reader_that_is_busy_between_two_polls_does_not_take_that_for_silence_of_a_broker(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A commit to a slow disk may take longer than a broker is given."""
+    cluster = MemoryCluster(fetch_limit=1)
+    cluster.topics.create("prices", partitions=2, config={"cleanup.policy": "compact"})
+    begun, observed, late = count_readers(cluster), Flag(), [0.0]
+    apply, note = ReaderThread.apply, FollowerState.observed
+
+    def slowly(self: ReaderThread, fetch: Fetch) -> None:
+        apply(self, fetch)
+        observed.clear()
+        late[0] += 2 * absence.STALLED
+        assert observed.wait(20), "the topic is not observed meanwhile"
+
+    def noting(self: FollowerState, *news: Any) -> None:
+        note(self, *news)
+        observed.set()
+
+    monkeypatch.setattr(ReaderThread, "apply", slowly)
+    monkeypatch.setattr(FollowerState, "observed", noting)
+    queue = LastValueQueue("prices", key_header="ticker", cluster=cluster, value=TEXT)
+    with queue.view(metadata_interval=0.02, catch_up_timeout=None) as view:
+        view._shared.clock = lambda: uptime() + late[0]
+        for number in range(2):
+            for partition in range(2):
+                cluster.write("prices", b"%d" % partition, b"%d" % number, partition=partition)
+        eventually(lambda: dict(view.items()) == {"0": "1", "1": "1"})
+    assert len(begun) == 1
+    assert "stalled" not in caplog.text
 
 
 def test_an_outage_while_partitions_are_added_is_no_failure(cluster: OneTopic) -> None:

@@ -161,6 +161,11 @@ class Absence:
             if known.ends and now - max(known.moved, known.ends[0][0]) > STALLED
         }
 
+    def was_busy(self, seconds: float) -> None:
+        """Leave out a time in which nobody asked for records, when it is judged whether any came."""
+        for known in self._known.values():
+            known.moved += seconds
+
     def try_again(self, now: float) -> None:
         """Give stalled partitions as much time again: they get another connection."""
         for partition in self.stalled(now):
