@@ -13,13 +13,20 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs" / "_build"))
 
 from command_line import reference  # noqa: E402  # MkDocs loads this file by its path
+from metrics import alerts, metrics  # noqa: E402
 from modules import modules  # noqa: E402
 from options import option_names  # noqa: E402
 
 from lvq_kafka import errors  # noqa: E402
 from lvq_kafka.compat.qpid_messaging import exceptions  # noqa: E402
 
-GENERATED = {"<!-- commands -->": reference, "<!-- modules -->": modules, "<!-- options -->": option_names}
+GENERATED = {
+    "<!-- alerts -->": alerts,
+    "<!-- commands -->": reference,
+    "<!-- metrics -->": metrics,
+    "<!-- modules -->": modules,
+    "<!-- options -->": option_names,
+}
 """Generators of parts of pages, by the marker that stands in their place."""
 
 PACKAGES = {
