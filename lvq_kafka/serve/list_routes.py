@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 from lvq_kafka.codecs import BYTES
+from lvq_kafka.core.latest.catch_up import ReaderStatus
 from lvq_kafka.core.latest.page_token import PageToken
 from lvq_kafka.core.log.keys import encode_key
 from lvq_kafka.core.log.records import Record
@@ -35,6 +37,8 @@ _TOKEN = 6000  # characters of a token that an address has room for; one has the
 _PART = 65_536  # bytes that are sent at once
 
 _JSON, _LINES, _TABLE = "application/json", "application/x-ndjson", "text/csv"
+_ARROW = "application/vnd.apache.arrow.stream"
+_OFFERS = [_JSON, _LINES, _TABLE, *([_ARROW] if find_spec("pyarrow") else [])]
 
 
 async def answer_live(call: HttpCall) -> HttpAnswer:
@@ -73,7 +77,7 @@ async def answer_values(call: HttpCall) -> HttpAnswer | StreamedAnswer:
             "after": Parameter(text),
         }
     )
-    kind = chosen_type(call.request.header("accept"), [_JSON, _LINES, _TABLE])
+    kind = chosen_type(call.request.header("accept"), _OFFERS)
     call.queue.check_complete()
     chooses = _chooser(call.queue, asked.get("selector"))
     status = call.queue.view.status  # before the values, which are then no older than it says
@@ -86,9 +90,13 @@ async def answer_values(call: HttpCall) -> HttpAnswer | StreamedAnswer:
         raise HttpRefusal(
             400, f"There is no {refused[0]} for all values at one cut.", hint="Leave it out, or ask for JSON."
         )
+    if kind == _ARROW:
+        if selecting := [name for name in ("prefix", "selector") if name in asked]:
+            raise HttpRefusal(400, f"There is no {selecting[0]} for Arrow.", hint=f"Leave it out, or ask for {_LINES}.")
+        return await _arrow(call, status)
     snapshot = await call.queue.view.snapshot_async()
     prefix = asked.get("prefix", b"")
-    token = PageToken(call.queue.name, snapshot.topic_id, snapshot.as_of, snapshot.offsets, prefix, None).text
+    token = _token(call.queue, snapshot, prefix)
     entries = _selected(snapshot, prefix, chooses)
     parts = _table(entries) if kind == _TABLE else _lines(call.queue, snapshot, entries, token)
 
@@ -99,6 +107,21 @@ async def answer_values(call: HttpCall) -> HttpAnswer | StreamedAnswer:
     content = f"{kind}; charset=utf-8; header=present" if kind == _TABLE else kind
     at_cut = _headers(call, content, state_headers(status, snapshot.offsets))
     return StreamedAnswer([*at_cut, ("lvq-token", token)], stream)
+
+
+async def _arrow(call: HttpCall, status: ReaderStatus) -> StreamedAnswer:
+    """Return all values at one cut as a stream of Arrow, in byte order of keys (R49)."""
+    from lvq_kafka.tabular.arrow_files import streamed
+
+    snapshot = await call.queue.decoded.snapshot_async()
+    parts = streamed(await in_thread(snapshot.to_arrow))  # which may have to look at all values
+
+    async def stream(send: SendPart) -> None:
+        while part := await in_thread(lambda: next(parts, b"")):
+            await send(part)
+
+    at_cut = _headers(call, _ARROW, state_headers(status, snapshot.offsets))
+    return StreamedAnswer([*at_cut, ("lvq-token", _token(call.queue, snapshot))], stream)
 
 
 # -------------------------------------------------------------------- pages
@@ -200,6 +223,11 @@ def _table(entries: Iterator[Entry[bytes]]) -> Iterator[bytes]:
     """Yield the lines of a table."""
     yield CSV_HEAD
     yield from map(csv_line, entries)
+
+
+def _token(queue: ServedQueue, snapshot: Snapshot[Any], prefix: bytes = b"") -> str:
+    """Return the token of a snapshot, which the events go on from."""
+    return PageToken(queue.name, snapshot.topic_id, snapshot.as_of, snapshot.offsets, prefix, None).text
 
 
 # -------------------------------------------------------------------- answers

@@ -93,7 +93,7 @@ class QueueApp:
         )
 
     def _serve(self, name: str, view: LiveMapping[Any]) -> None:
-        self._queues[name] = ServedQueue(name, view.undecoded(), form_of(view.value_codec))
+        self._queues[name] = ServedQueue(name, view.undecoded(), form_of(view.value_codec), view)
         self._metrics.add(view)
 
     # ---------------------------------------------------------------- lifespan

@@ -25,6 +25,8 @@ class ServedQueue:
     view: LiveMapping[bytes]
     form: Format
     """The declared format of its values. Nothing else decides their type, and no message does."""
+    decoded: LiveMapping[Any]
+    """The view with its own codec, for columns."""
 
     @property
     def media_type(self) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-__all__ = ["ArrowForm", "write_batches"]
+__all__ = ["ArrowForm", "streamed", "write_batches"]
 
 ArrowForm = Literal["arrow", "parquet"]
 
@@ -42,3 +43,20 @@ def write_batches(reader: pa.RecordBatchReader, file: Any, form: ArrowForm) -> I
             yield batch
         if group:
             writer.write_table(pa.Table.from_batches(group))
+
+
+def streamed(reader: pa.RecordBatchReader) -> Iterator[bytes]:
+    """Yield a stream of batches as Arrow's own form of streams has it, batch by batch."""
+    sink = io.BytesIO()
+
+    def written() -> bytes:
+        part = sink.getvalue()
+        sink.seek(0)
+        sink.truncate()
+        return part
+
+    with pa.ipc.new_stream(pa.PythonFile(sink, "w"), reader.schema) as writer:
+        for batch in reader:
+            writer.write_batch(batch)
+            yield written()
+    yield written()

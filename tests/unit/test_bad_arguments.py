@@ -24,6 +24,7 @@ from lvq_kafka import (
     Codec,
     Consumer,
     Delivery,
+    Entry,
     Groups,
     LastValueQueue,
     Limits,

@@ -9,12 +9,13 @@ import json
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from lvq_kafka import BYTES, JSON
 from lvq_kafka.core.latest.page_token import PageToken
 from lvq_kafka.json_lines import parse_line
-from lvq_kafka.serve import http_peer
+from lvq_kafka.serve import http_peer, list_routes
 from tests.unit.serve.scenes import scene
 
 VALUES = "/v1/queues/prices/values"
@@ -193,6 +194,32 @@ async def test_r46_a_large_value_is_sent_in_parts_that_the_client_has_to_take(mo
         await asyncio.wait_for(call, 10)
         assert [message.get("more_body") for message in sent] == [None, True, True], "the end is missing"
         assert all(len(message["body"]) < 100_000 for message in sent[1:])
+
+
+async def test_r46_r49_arrow_has_the_columns_of_the_cut() -> None:
+    async with scene(JSON) as on:
+        for number in range(9000):
+            on.cluster.write("prices", b"k%04d" % number, b'{"n": %d}' % number)
+        await on.settle()
+        on.put(IBM='{"price": 118.5}', MSFT=None)
+        await on.settle()
+        reply = await on.client.get(VALUES, accept="application/vnd.apache.arrow.stream")
+        assert reply.headers["content-type"] == "application/vnd.apache.arrow.stream"
+        table = pa.ipc.open_stream(reply.body).read_all()
+        assert (table.num_rows, table.column("value").chunk(0)[0].as_py()) == (9001, {"n": None, "price": 118.5})
+        about = json.loads(table.schema.metadata[b"lvq"])
+        assert (about["offsets"], reply.headers["lvq-cut"]) == ({"0": 9004}, "0=9004")
+        assert reply.headers["lvq-token"]
+        for query in ("limit=1", "prefix=I", "selector=a='1'"):
+            asked = await on.client.get(f"{VALUES}?{query}", accept="application/vnd.apache.arrow.stream")
+            assert asked.status == 400
+
+
+async def test_r46_a_server_without_arrow_does_not_offer_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(list_routes, "_OFFERS", list_routes._OFFERS[:-1])
+    async with scene() as on:
+        reply = await on.client.get(VALUES, accept="application/vnd.apache.arrow.stream")
+        assert (reply.status, "text/csv" in reply.json["detail"]) == (406, True)
 
 
 async def test_a_large_queue_is_sent_in_parts() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.web_server import web_server
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.core.measures.conventions import VERSION
@@ -16,7 +17,6 @@ from lvq_kafka.serve import app
 from lvq_kafka.telemetry import QueueSurvey
 from lvq_kafka.testing import MemoryCluster
 from tests.pages import DOCS, block, blocks, build_script, page
-from tests.web_server import web_server
 
 PAGE = "docs/how-to/metrics.md"
 
