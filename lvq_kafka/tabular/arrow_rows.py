@@ -114,8 +114,6 @@ class ArrowRows(Generic[V]):
     rules: QueueRules
     columns: Sequence[str] | None
     about: Mapping[str, Any]
-    failed: list[LVQError] = field(default_factory=list, init=False)
-    """The errors that ended streams: others, such as databases, pass on their text only."""
     _lock: Lock = field(default_factory=Lock, init=False)  # a cut through a file is read by one thread at a time
 
     def __post_init__(self) -> None:
@@ -157,14 +155,17 @@ class ArrowRows(Generic[V]):
         fields = [pa.field(name, types[name]) for name in self.names]
         return pa.schema(fields, metadata={METADATA: json.dumps(self.about)})
 
-    def reader(self) -> pa.RecordBatchReader:
+    def reader(self, failed: Callable[[LVQError], object] = lambda error: None) -> pa.RecordBatchReader:
         """Return a new stream of the rows.
 
         Reading from it raises `DecodeError` if a value cannot be decoded, unless these are null.
-        """
-        return pa.RecordBatchReader.from_batches(self.schema, self._batches())
 
-    def _batches(self) -> Iterator[pa.RecordBatch]:
+        Args:
+            failed: called with the error that ends the stream. Others, such as databases, pass on its text only.
+        """
+        return pa.RecordBatchReader.from_batches(self.schema, self._batches(failed))
+
+    def _batches(self, failed: Callable[[LVQError], object]) -> Iterator[pa.RecordBatch]:
         schema, cells = self.schema, self._cells()
         try:
             for part, expiries in self._parts():
@@ -176,7 +177,7 @@ class ArrowRows(Generic[V]):
                     made["value_raw"] = pa.array(unread, pa.binary())
                 yield pa.RecordBatch.from_arrays([made[name] for name in self.names], schema=schema)
         except LVQError as error:
-            self.failed.append(error)
+            failed(error)
             raise
 
     def _parts(self) -> Iterator[tuple[list[Record], list[int]]]:

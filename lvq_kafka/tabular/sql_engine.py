@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from lvq_kafka.core.text.quoting import quoted
-from lvq_kafka.errors import ConfigError, SqlError
+from lvq_kafka.errors import ConfigError, LVQError, SqlError
 from lvq_kafka.tabular.arrow_rows import ArrowRows
 
 __all__ = ["answered"]
@@ -38,11 +38,12 @@ ONLY_ONE = "queue"
 class _ScannedRows:
     """Rows as DuckDB asks for them: a new stream for each scan."""
 
-    def __init__(self, rows: ArrowRows[Any]) -> None:
+    def __init__(self, rows: ArrowRows[Any], failed: Callable[[LVQError], object]) -> None:
         self._rows = rows
+        self._failed = failed
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return self._rows.reader().__arrow_c_stream__(requested_schema)
+        return self._rows.reader(self._failed).__arrow_c_stream__(requested_schema)
 
 
 def answered(
@@ -68,12 +69,14 @@ def answered(
             options=["parameters"],
             hint="Give a list for ?, or a mapping for $name.",
         )
+    failures: list[LVQError] = []
     try:
         with closing(duckdb.connect(":memory:", config=dict(_CLOSED))) as database:
             for name, rows in tables.items():
-                database.register(name, _ScannedRows(rows))
+                database.register(name, _ScannedRows(rows, failures.append))
             if len(tables) == 1 and ONLY_ONE not in tables:
-                database.register(ONLY_ONE, _ScannedRows(*tables.values()))
+                (only,) = tables.values()
+                database.register(ONLY_ONE, _ScannedRows(only, failures.append))
             for statement in _LOCKED:
                 database.execute(statement)
             _check_reads(database, query)
@@ -83,9 +86,8 @@ def answered(
                 database.execute(query, parameters)  # fails likewise, and says where
                 raise
     except duckdb.Error as error:
-        for rows in tables.values():
-            for failure in rows.failed[:1]:
-                raise failure from None
+        for failure in failures:
+            raise failure from None
         raise SqlError(_words(str(error))) from error
 
 

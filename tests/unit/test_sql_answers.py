@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from lvq_kafka import JSON, TEXT, LastValueQueue, SqlAnswer
-from lvq_kafka.errors import Closed, ConfigError, DecodeError, SqlError
+from lvq_kafka.errors import Closed, ConfigError, DecodeError, MissingExtra, SqlError
 from lvq_kafka.reading import attached_view
 from lvq_kafka.reading.view import LiveMapping
 from lvq_kafka.testing import MemoryCluster
@@ -94,6 +95,11 @@ def test_r49_parameters_are_values_and_never_text_of_the_query(quotes: LiveMappi
         "SELECT * FROM read_parquet('https://example.com/x.parquet')",
         "COPY quotes TO '/tmp/lvq-must-not-exist.csv'",
         "ATTACH '/tmp/lvq-must-not-exist.db'",
+        "SELECT * FROM read_duckdb('/tmp/lvq-must-not-exist.db')",
+        "SELECT * FROM enable_logging(storage := 'file', storage_path := '/tmp/lvq-must-not-exist.log')",
+        "SELECT * FROM enable_profiling(save_location := '/tmp/lvq-must-not-exist.json')",
+        "SELECT * FROM arrow_scan(1, 2, 3)",
+        "SELECT * FROM pandas_scan(4096)",
         "INSTALL httpfs",
         "LOAD httpfs",
         "SET enable_external_access = true",
@@ -148,6 +154,30 @@ def test_r49_a_value_that_cannot_be_decoded_ends_the_query_with_its_position(wor
     view.barrier()
     with pytest.raises(DecodeError, match="prices/0/1"):
         view.sql("SELECT * FROM prices")
+
+
+def test_r49_an_error_of_sql_is_told_although_an_earlier_query_met_such_a_value() -> None:
+    world = World("memory", Path(), ExitStack())
+    with world.view(value=JSON) as view:
+        world.put(a="{")
+        view.barrier()
+        snapshot = view.snapshot()
+        with pytest.raises(DecodeError):
+            snapshot.sql("SELECT value FROM prices")
+        with pytest.raises(SqlError, match="prise"):
+            snapshot.sql("SELECT prise FROM prices")
+
+
+@pytest.mark.parametrize(("missing", "extra"), [("pyarrow", "sql"), ("duckdb", "sql"), ("pyarrow", "arrow")])
+def test_a_missing_package_is_named_with_its_extra(
+    quotes: LiveMapping[Any], monkeypatch: pytest.MonkeyPatch, missing: str, extra: str
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("lvq_kafka.tabular.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(MissingExtra, match=f"needs the package {missing}") as error:
+        _ = quotes.to_arrow() if extra == "arrow" else quotes.sql("SELECT 1")
+    assert error.value.extra == extra
 
 
 def test_r49_an_answer_says_that_it_may_be_old(quotes: LiveMapping[Any], memory_cluster: MemoryCluster) -> None:
