@@ -213,13 +213,19 @@ function write(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
+function drawTitle() {
+  if (queue === null) return;
+  const { mood, sign, title } = STATES[queue.state] ?? STATES.failed;
+  document.title = mood === "good" ? `${queue.name} · lvq` : `${sign} ${title} · ${queue.name}`;
+}
+
 function drawState() {
   if (queue === null) return;
-  const { state, reason, lag, age, complete, arriving, entries, name } = queue;
+  const { state, reason, lag, age, complete, arriving, entries } = queue;
   const { mood, sign, title, what } = STATES[state] ?? STATES.failed;
   document.body.dataset.mood = mood;
   document.body.dataset.state = state;
-  document.title = mood === "good" ? `${name} · lvq` : `${sign} ${title} · ${name}`;
+  drawTitle();
   write(element("sign"), sign);
   write(element("state"), complete || state === "refused" || state === "connecting" ? title : `Not complete: ${title.toLowerCase()}`);
   write(element("what"), what(queue));
@@ -446,6 +452,7 @@ function notice(source) {
   if (source !== queue) return;
   if (source.refusal?.status === 401) ask(source.refusal.message);
   if (!source.complete || source.arriving !== null) outdated = true;
+  drawTitle(); // a tab that nobody looks at draws nothing else
   wake();
 }
 

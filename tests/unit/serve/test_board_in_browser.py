@@ -115,6 +115,9 @@ def test_g4_r47_the_board_shows_within_15_seconds_that_nobody_answers(showing: C
         mends()
         page.shows("#state", "Caught up")
         assert page.run("document.title") == "prices · lvq"
+    page.run("globalThis.requestAnimationFrame = () => 0")  # as in a tab that nobody looks at
+    on.cluster.disconnect()
+    assert eventually(lambda: page.run("document.title").endswith("Disconnected · prices"), IN_TIME)
     assert page.faults == []
 
 

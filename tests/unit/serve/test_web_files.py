@@ -8,6 +8,7 @@ import pytest
 
 from lvq_kafka.serve.web_files import BOARD
 from tests.nodejs import WEB
+from tests.unit.serve.asgi_client import AsgiClient
 from tests.unit.serve.scenes import scene
 
 FILES = {"": "board.html", **{name: name for name in BOARD}}
@@ -27,6 +28,9 @@ async def test_r47_the_board_may_run_its_own_files_and_nothing_else() -> None:
             assert reply.headers["x-content-type-options"] == "nosniff"
             known = await on.client.get(f"/{address}", if_none_match=reply.headers["etag"])
             assert (known.status, known.body) == (304, b"")
+        for address, name in FILES.items():
+            mounted = await AsgiClient(on.app, root="/lvq").get(f"/lvq/{address}")
+            assert mounted.body == (WEB / name).read_bytes()
         value = await on.client.get("/v1/queues/prices/values/IBM")
         assert value.headers["content-security-policy"].endswith("; sandbox"), "values stay inert"
 
