@@ -47,8 +47,8 @@ const STATES = {
 /** @param {string} sentence */
 function old(sentence) {
   /** @param {LiveQueue} queue */
-  return ({ complete, age, entries }) => {
-    if (!complete) return `${sentence} Nothing is complete yet.`;
+  return ({ complete, reason, age, entries }) => {
+    if (!complete) return reason ? "" : sentence;
     return `${sentence} ${entries.size ? "These values are" : "That it is empty is"} as of ${duration(age ?? 0)} ago.`;
   };
 }

@@ -321,7 +321,7 @@ export class LiveQueue {
           wait = error.retryAfter;
         } else {
           const why = error instanceof Error ? error.message : String(error);
-          this.#part("cut-off", error instanceof TypeError ? `The server cannot be reached (${why}).` : why);
+          this.#part("cut-off", error instanceof TypeError ? `The connection failed: ${why}.` : why);
         }
       }
       if (this.#settled) attempts = 0;
