@@ -284,7 +284,7 @@ class ReaderThread:
     def _heed_stall(self) -> None:
         """Connect again if nothing has come of a partition that was asked for it.
 
-        What the reader does between two polls does not count: a slow disk may take longer than any broker.
+        The time between two polls does not count: a slow disk may take longer than any broker.
         """
         shared = self._shared
         busy = shared.clock() - self._polled

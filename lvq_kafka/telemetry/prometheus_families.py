@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric
 
-__all__ = ["exposition", "families"]
+__all__ = ["exposition", "families", "need_prometheus"]
 
 _LABELS = {
     instrument.name: (*source.attributes, *instrument.attributes, *instrument.constant)
@@ -21,6 +21,16 @@ _LABELS = {
     for instrument in source.instruments
 }
 """By instrument, its attributes: each has all of them, in this order."""
+
+
+def need_prometheus(purpose: str) -> None:
+    """Check that its client is installed.
+
+    Raises:
+        MissingExtra: the extra ``prometheus`` is not installed.
+    """
+    with needing("prometheus", purpose):
+        import prometheus_client  # noqa: F401
 
 
 def families(collected: Collected) -> Iterator[Metric]:

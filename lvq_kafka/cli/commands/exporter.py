@@ -9,10 +9,11 @@ import click
 from lvq_kafka.cli.common_options import Seconds, WholeNumber, command, timeout_option
 from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation
-from lvq_kafka.cli.listeners import is_loopback, names_of, open_listener, url_of
+from lvq_kafka.cli.server_sockets import is_loopback, names_of, open_listener, url_of
 from lvq_kafka.core.text.quoting import printable
 from lvq_kafka.runtime.extras import needing
 from lvq_kafka.serve import app
+from lvq_kafka.telemetry.prometheus_families import need_prometheus
 from lvq_kafka.telemetry.queue_survey import QueueSurvey
 
 __all__ = ["exporter"]
@@ -76,9 +77,8 @@ def exporter(
 
     Runs until Ctrl-C or SIGTERM.
     """
+    need_prometheus("lvq exporter")  # before anything is opened
     with needing("serve", "lvq exporter"):
-        import prometheus_client  # noqa: F401  # reports a missing package before anything is opened
-
         from lvq_kafka.cli.http_server import run_server
     if token_file is None and not is_loopback(host):
         print_problem(f"Without --token-file, everybody sees all queues who can reach {host}.", warning=True)

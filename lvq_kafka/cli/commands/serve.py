@@ -10,8 +10,8 @@ import click
 from lvq_kafka.cli.common_options import WholeNumber, command, format_option
 from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
-from lvq_kafka.cli.listeners import is_loopback, names_of, open_listener, url_of
 from lvq_kafka.cli.output import Output
+from lvq_kafka.cli.server_sockets import is_loopback, names_of, open_listener, url_of
 from lvq_kafka.core.text.quoting import printable
 from lvq_kafka.json_lines import Format
 from lvq_kafka.runtime.extras import needing

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from lvq_kafka.cli.listeners import open_listener
+from lvq_kafka.cli.server_sockets import open_listener
 from tests.event_parser import EventParser
 from tests.unit.cli.conftest import Run
 from tests.waiting import eventually
