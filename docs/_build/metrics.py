@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 from lvq_kafka.core.measures.instruments import Instrument, prometheus_label, prometheus_name
 from lvq_kafka.core.measures.measured import SOURCES, MetricSource

@@ -85,9 +85,9 @@ def parts(**paths: str) -> Callable[[Any], Readings]:
 
 
 def _number(found: Any) -> float | None:
-    if found is None or isinstance(found, int | float):
-        return found
-    return bool(found) if isinstance(found, str) else len(found)
+    if found is None:
+        return None
+    return float(found if isinstance(found, int | float) else bool(found) if isinstance(found, str) else len(found))
 
 
 def prometheus_name(instrument: Instrument) -> str:
