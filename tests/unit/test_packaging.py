@@ -39,7 +39,9 @@ def built(target: str, folder: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("extra", [None, "cli", "selectors", "store", "testing", "embedded", "spark"])
+@pytest.mark.parametrize(
+    "extra", [None, "cli", "selectors", "serve", "prometheus", "otel", "store", "testing", "embedded", "spark"]
+)
 def test_the_readme_says_how_much_space_the_library_and_its_extras_take(extra: str | None) -> None:
     said = re.search("take ([0-9.]+) MB" if extra is None else f"`{extra}`\\s([0-9.]+) MB", page("README.md"))
     assert said is not None
