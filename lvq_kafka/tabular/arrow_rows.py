@@ -140,10 +140,9 @@ class ArrowRows(Generic[V]):
         for part, _ in self._parts():
             for record in part:
                 try:
-                    value = self._decoded(record)
-                except DecodeError:
+                    shape = joined(shape, shape_of(self._decoded(record)))
+                except ValueError:
                     continue  # reported when its row is made
-                shape = joined(shape, shape_of(value))
             if shape == Plain("foreign"):
                 break
         return shape

@@ -93,7 +93,11 @@ _WIDER: Mapping[tuple[PlainKind, PlainKind], ValueShape] = {("int", "long"): _LO
 
 
 def shape_of(value: object, depth: int = 0) -> ValueShape:
-    """Return the shape of a value."""
+    """Return the shape of a value.
+
+    Raises:
+        ValueError: it has a field with a name that no column can have.
+    """
     kind = type(value)
     if (known := _PLAIN.get(kind)) is not None:
         return known
@@ -115,8 +119,21 @@ def shape_of(value: object, depth: int = 0) -> ValueShape:
         return next((shape for known, shape in _PLAIN.items() if isinstance(value, known)), _FOREIGN)
     if depth >= _DEEPEST or len(parts) > MOST_FIELDS or not all(isinstance(name, str) for name in parts):
         return JSON_TEXT
+    if not all(map(_can_name, parts)):
+        raise ValueError("it has a field with a name that no column can have")
     found = {name: shape_of(part, depth + 1) for name, part in parts.items()}
     return _FOREIGN if _FOREIGN in found.values() else Structured(found)
+
+
+def _can_name(name: str) -> bool:
+    """Return whether a text can name a field: others end names at a null, in UTF-8."""
+    if "\0" in name:
+        return False
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _parts(value: object) -> Mapping[str, Any] | None:
@@ -179,6 +196,8 @@ def _row(value: object, columns: Mapping[str, Callable[[Any], Any]]) -> dict[str
     parts = _parts(value)
     if parts is None:
         raise ValueError(f"{type(value).__name__} has no fields")
+    if not parts.keys() <= columns.keys():
+        raise ValueError("it has a field with a name that no column can have")
     return {name: fit(parts.get(name)) for name, fit in columns.items()}
 
 

@@ -145,6 +145,14 @@ def test_r49_with_raw_a_value_that_cannot_be_decoded_is_null_with_its_bytes_besi
     ]
 
 
+@pytest.mark.parametrize("bad", ['{"a": 1, "\\ud800": 2}', '{"x\\u0000y": 1}', '{"deep": {"\\u0000": 1}}'])
+def test_r49_a_field_whose_name_no_column_can_have_costs_only_its_own_value(world: World, bad: str) -> None:
+    view = world.view(value=JSON, undecodable="raw")
+    world.put(a='{"a": 1}', b=bad)
+    view.barrier()
+    assert [(row["value"], row["value_raw"]) for row in rows(view)] == [({"a": 1}, None), (None, bad.encode())]
+
+
 def test_r49_a_key_that_is_no_text_is_null_and_its_bytes_are_a_column(world: World) -> None:
     view = world.view()
     world.cluster.write("prices", b"\xff", b"1")
