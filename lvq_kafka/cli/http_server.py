@@ -104,7 +104,7 @@ class BoundedServer(Server):
                 signal.signal(number, handler)
 
     async def on_tick(self, counter: int) -> bool:
-        """Cut off late clients now and then; return whether to end."""
+        """Do the work of each tenth of a second; return whether to end."""
         if counter % _EVERY == 0:
             self._cut_off_late_clients(time.monotonic())
         return await super().on_tick(counter)
@@ -131,10 +131,7 @@ class BoundedServer(Server):
 
 
 def allow_open_files(most_streams: int) -> int | None:
-    """Let the process have as many open files as it may need.
-
-    Returns how many it may have if these are too few.
-    """
+    """Raise the limit of open files if needed; return it if it stays too low."""
     try:
         import resource
     except ImportError:  # a system without such a limit

@@ -69,7 +69,7 @@ class HttpCall:
 
     @property
     def allowed(self) -> bool:
-        """True while its bearer may read the queue: the tokens may have changed since."""
+        """True if its bearer may still read the queue: the tokens may have changed since."""
         if self.served.tokens is None or (tokens := self.served.tokens.current()) is self.tokens:
             return True
         try:

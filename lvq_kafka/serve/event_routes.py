@@ -133,10 +133,10 @@ class _EventStream:
             opening.cancel()
 
     async def _open_watch(self) -> Watch[bytes]:
-        """Return a watch that goes on from the point; or, after a reset, one with a dump.
+        """Return a watch that goes on from the point, or one with a dump.
 
-        It may take long, for the reader may have to catch up, or to read the topic once more; and a cluster that does
-        not answer takes its time.
+        Before a dump, the reset is set that says why. It may take long, for the reader may have to catch up, or to read
+        the topic once more; and a cluster that does not answer takes its time.
         """
         reset = {"reason": "All values follow."}
         if self._since is not None:

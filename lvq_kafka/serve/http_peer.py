@@ -45,10 +45,9 @@ class HttpPeer:
         await self._send_in_time({"type": "http.response.start", "status": status, "headers": headers})
 
     async def send_part(self, data: bytes) -> None:
-        """Send some of a body. The client has to take each part of it in time.
+        """Send some of a body, in parts that the client has to take in time.
 
-        Raises:
-            PeerLost: it does not, or is gone.
+        Raises `PeerLost`.
         """
         for at in range(0, len(data), _PART):
             await self._send_in_time({"type": "http.response.body", "body": data[at : at + _PART], "more_body": True})

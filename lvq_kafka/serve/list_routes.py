@@ -196,9 +196,9 @@ def _some(lines: Iterator[bytes]) -> bytes:
 def _lines(
     queue: ServedQueue, snapshot: Snapshot[bytes], entries: Iterator[Entry[bytes]], token: str
 ) -> Iterator[bytes]:
-    """Yield the lines of an export, and one more with which it is whole.
+    """Yield the lines of an export, and one more, which shows that it is whole.
 
-    The last one has the token that events go on from.
+    That one has the token that events go on from.
     """
     yield to_line(
         {

@@ -56,6 +56,8 @@ class LongAnswers:
     def thread(self) -> Iterator[None]:
         """Count an answer that holds a thread, as long as the context lasts.
 
+        The thread waits until the view has got somewhere.
+
         Raises:
             HttpRefusal: there are too many already.
         """

@@ -54,10 +54,8 @@ async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
                 writer.write(b"a")
 
 
-async def test_r46_a_client_that_does_not_finish_the_head_of_a_request_is_cut_off(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """It may send nothing, stop, or send a byte now and then: also after a request, and within its body."""
+async def test_r46_a_client_that_does_not_finish_a_head_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sends nothing, others a byte now and then: in the first head, in the next one, and in the body between."""
     monkeypatch.setattr(http_server, "_REQUEST", 0.3)
     monkeypatch.setattr(http_server, "_EVERY", 1)
     done = b"GET /live HTTP/1.1\r\nHost: localhost\r\n"
@@ -123,7 +121,7 @@ async def test_r46_no_request_is_hidden_in_the_body_of_another() -> None:
         writer.close()
 
 
-async def test_r46_the_log_has_nothing_that_anybody_can_send(
+async def test_r46_a_request_that_is_none_is_not_logged(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async with scene() as on, serving(on) as (_, address):

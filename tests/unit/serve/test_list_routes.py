@@ -130,7 +130,7 @@ async def test_r46_a_table_has_what_is_not_text_in_base64() -> None:
 
 
 async def test_r46_pages_and_parts_of_large_values_are_bounded_in_bytes() -> None:
-    """A client is made a bounded number of bytes at once, however large the values are."""
+    """Memory for a client is bounded, however large the values are."""
     async with scene() as on:
         names = [f"k{number:03}" for number in range(60)]
         for name in names:
