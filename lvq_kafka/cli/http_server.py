@@ -141,5 +141,8 @@ def allow_open_files(most_streams: int) -> int | None:
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return None
     most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+    except (ValueError, OSError):  # the system has another limit, too
+        return soft
     return None if most == wanted else most

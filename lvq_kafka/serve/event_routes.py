@@ -115,6 +115,7 @@ class _EventStream:
         """Send events until the view is closed or fails, or the client may no longer read it."""
         await self._say(retry_bytes(_RETRY) + self._news(), send)
         opening = asyncio.ensure_future(self._open_watch())
+        opening.add_done_callback(lambda task: task.cancelled() or task.exception())  # the client may have left
         try:
             while not (await asyncio.wait({opening}, timeout=_TICK))[0]:
                 await self._say(self._pulse(), send)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -83,8 +84,9 @@ async def answer_values(call: HttpCall) -> HttpAnswer | StreamedAnswer:
     status = call.queue.view.status  # before the values, which are then no older than it says
     if kind == _JSON:
         state = state_headers(status, call.queue.view.cut.offsets)
-        with call.served.long_answers.thread():
-            body = await _page(call.queue, asked.get("after"), asked.get("limit", _USUAL), asked.get("prefix"), chooses)
+        after = asked.get("after")
+        with call.served.long_answers.thread() if _waits(call.queue, after) else nullcontext():
+            body = await _page(call.queue, after, asked.get("limit", _USUAL), asked.get("prefix"), chooses)
         return HttpAnswer(200, _headers(call, kind, state), body)
     if refused := [name for name in ("limit", "after") if name in asked]:
         raise HttpRefusal(
@@ -125,6 +127,15 @@ async def _arrow(call: HttpCall, status: ReaderStatus) -> StreamedAnswer:
 
 
 # -------------------------------------------------------------------- pages
+
+
+def _waits(queue: ServedQueue, after: str | None) -> bool:
+    """Return whether a page has to wait until the view is as far as the one before."""
+    if after is None:
+        return False
+    cut = queue.view.cut.offsets
+    behind = any(cut.get(partition, 0) < at for partition, at in PageToken.parse(after, "after").offsets.items())
+    return behind or queue.view.state not in ("caught-up", "disconnected")
 
 
 async def _page(

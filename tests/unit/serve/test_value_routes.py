@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
 
 from lvq_kafka import BYTES, JSON, TEXT, LastValueQueue
+from lvq_kafka.core.latest.page_token import PageToken
 from lvq_kafka.serve import app, long_answers
 from lvq_kafka.serve.value_routes import ENTRY
 from tests.unit.serve.asgi_client import AsgiClient
@@ -216,10 +218,13 @@ class TestPositions:
             async with asyncio.timeout(10):
                 while on.app.open_streams != 2:
                     await asyncio.sleep(0)
-            for path in (f"{IBM}?at-least=prices/0/9&wait=15", "/v1/queues/prices/values"):
+            page = (await on.client.get("/v1/queues/prices/values?limit=1")).json["token"]
+            token = replace(PageToken.parse(page, "after"), offsets={0: 9}).text
+            for path in (f"{IBM}?at-least=prices/0/9&wait=15", f"/v1/queues/prices/values?after={token}"):
                 refused = await on.client.get(path)
                 assert (refused.status, refused.headers["retry-after"]) == (503, "5")
-            for path in (IBM, f"{IBM}?at-least=prices/0/1", f"{IBM}?wait=0.01"):
+            at_once = f"/v1/queues/prices/values?after={page}"
+            for path in (IBM, f"{IBM}?at-least=prices/0/1", f"{IBM}?wait=0.01", at_once):
                 assert (await on.client.get(path)).status == 200
             on.app.end_streams()
             assert [(await wait).status for wait in waits] == [503, 503]
