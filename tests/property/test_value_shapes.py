@@ -10,6 +10,7 @@ from itertools import permutations
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from lvq_kafka.tabular.arrow_rows import _type_of
 from lvq_kafka.tabular.value_shapes import JSON_TEXT, NOTHING, Listed, Plain, ValueShape, fitting, joined, shape_of
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=5)
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5)
 PLAIN = st.one_of(
     st.none(),
     st.booleans(),
@@ -30,7 +32,7 @@ PLAIN = st.one_of(
     st.datetimes(timezones=st.just(UTC)),
 )
 VALUES = st.recursive(
-    PLAIN, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(TEXTS, inner, max_size=3)), max_leaves=8
+    PLAIN, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(NAMES, inner, max_size=3)), max_leaves=8
 )
 
 
@@ -66,7 +68,7 @@ def test_r49_no_number_is_rounded(numbers: list[int | float | None]) -> None:
     assert read == numbers
 
 
-@given(st.lists(st.dictionaries(TEXTS, st.integers(0, 9), max_size=3), min_size=1))
+@given(st.lists(st.dictionaries(NAMES, st.integers(0, 9), max_size=3), min_size=1))
 def test_r49_objects_keep_all_their_fields(objects: list[dict[str, int]]) -> None:
     shape = whole(objects)
     if shape == shape_of({}):
@@ -90,3 +92,11 @@ def test_r49_a_value_that_is_nested_very_deeply_is_text() -> None:
         shape, depth = shape.items, depth + 1
     assert (shape, depth) == (JSON_TEXT, 32)
     assert pa.array([fitting(shape_of(value))(value)], _type_of(shape_of(value))).null_count == 0
+
+
+@pytest.mark.parametrize("name", ["\0", "a\0b", "\ud800"])
+def test_r49_an_object_with_a_name_that_no_column_can_have_has_no_shape_and_fits_into_none(name: str) -> None:
+    with pytest.raises(ValueError, match="no column can have"):
+        shape_of([{name: 1}])
+    with pytest.raises(ValueError, match="no column can have"):
+        fitting(shape_of({"a": 1}))({name: 1})
