@@ -831,6 +831,28 @@ class LastValueQueue(Bound, Generic[V]):
         """
         return management.repair(self.cluster, self._consumed("repaired"), start, dry_run=dry_run)
 
+    def keep_alive(self, *, timeout: float = 30.0) -> bool:
+        """Keep the record of what was consumed, as if a consumer had just stopped (R50).
+
+        Brokers forget what a group has consumed a while after its last member left: ``offsets.retention.minutes``, a
+        week by default. This joins the group and leaves it, by the classic protocol. No message is read, handed out or
+        committed, so no ack can be undone.
+
+        Returns:
+            False if consumers are active, which keep it themselves; nothing was done.
+
+        Args:
+            timeout: seconds for the group to admit this member.
+
+        Raises:
+            ConfigError: the queue was declared ``non_destructive``, so nothing in it is ever consumed.
+            GroupNotFound: the brokers have forgotten all of it already; see `repair`.
+            OffsetsExpired, PartitionsAdded, TopicRecreated, DataLoss, CommitMapRefused: the commits are damaged; those
+                that are left are kept all the same. See `repair`.
+            TopicNotFound, TransportError: as in `stats`; or the group has not admitted this member in time.
+        """
+        return management.keep_alive(self.cluster, self._consumed("kept alive"), timeout=limit(timeout))
+
     def move(
         self,
         destination: LastValueQueue[Any],

@@ -21,7 +21,7 @@ from lvq_kafka.cli.commands.exporter import exporter
 from lvq_kafka.cli.commands.feed import feed
 from lvq_kafka.cli.commands.hold import hold
 from lvq_kafka.cli.commands.lvqtest import lvqtest
-from lvq_kafka.cli.commands.manage import expire, move, purge, reclaim, reset
+from lvq_kafka.cli.commands.manage import expire, keep_alive, move, purge, reclaim, reset
 from lvq_kafka.cli.commands.options import options
 from lvq_kafka.cli.commands.queues import declare, drop, queues
 from lvq_kafka.cli.commands.read import browse, get
@@ -56,7 +56,7 @@ SECTIONS: Mapping[str, tuple[click.Command, ...]] = {
     "Read": (get, browse, watch, sql, export, hold, serve),
     "Consume": (consume,),
     "Bridge": (bridge,),
-    "Manage": (purge, expire, reset, move, repair, reclaim, exporter),
+    "Manage": (purge, expire, reset, move, repair, reclaim, keep_alive, exporter),
     "Local broker": (broker,),
     "Qpid's test program": (lvqtest,),
 }

@@ -81,8 +81,12 @@ class Cluster(Protocol):
         transactions come, too.
         """
 
-    def member(self, group: str, topic: str, listener: GroupListener) -> GroupMember:
-        """Return a new member of a group, subscribed to the topic."""
+    def member(self, group: str, topic: str, listener: GroupListener, *, renews: bool = False) -> GroupMember:
+        """Return a new member of a group, subscribed to the topic.
+
+        With ``renews``, the group's commits are as new when it leaves, whatever the members of the group usually do;
+        see `ConsumerGroups.retention`.
+        """
 
     def writer(self, *, transactional_id: str | None = None, max_block: float | None = None) -> LogWriter:
         """Return a writer.

@@ -243,6 +243,17 @@ class ConsumerGroups(Protocol):
             Unauthorized: this user may not read broker settings.
         """
 
+    def retention(self, *, timeout: float = 10.0) -> float:
+        """Return the seconds for which brokers keep commits of a group without members.
+
+        This is the setting of one broker. The time begins when the last member leaves, or with the commit if there
+        never was one. Later commits do not prolong it; another member does. Infinity if commits are kept forever.
+
+        Raises:
+            Unauthorized: this user may not read broker settings.
+            TransportError: the brokers have no such setting.
+        """
+
     def assigned(self, group: str, topic: str, member: str, *, timeout: float = 10.0) -> Assigned | None:
         """Return the partitions of a topic that a group has assigned to a member.
 

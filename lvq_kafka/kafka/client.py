@@ -36,6 +36,8 @@ _ENVIRONMENT = {
     "LVQ_SSL_KEY_PASSWORD": "ssl.key.password",
 }
 
+_OF_OTHER_MEMBERS = frozenset({"group.protocol", "group.remote.assignor", "group.instance.id"})
+
 
 class ClientConfig:
     """Bootstrap servers and client properties. Immutable.
@@ -145,6 +147,15 @@ class ClientConfig:
     def for_consumer(self) -> dict[str, PropertyValue]:
         """Return the properties that concern a consumer."""
         return self._without(PRODUCER_ONLY)
+
+    def of_classic_member(self) -> ClientConfig:
+        """Return the configuration of a classic member that leaves when it is closed.
+
+        In the new protocol (KIP-848), brokers keep a commit for a time that begins with it, not with the end of the
+        last member. A static member (``group.instance.id``) does not leave.
+        """
+        others = {name: value for name, value in self._properties.items() if name not in _OF_OTHER_MEMBERS}
+        return ClientConfig(self.bootstrap_servers, others)
 
     def for_producer(self) -> dict[str, PropertyValue]:
         """Return the properties that concern a producer."""

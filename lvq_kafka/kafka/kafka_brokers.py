@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError
 from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 
 from lvq_kafka.core.facts import Right
+from lvq_kafka.errors import TransportError
 from lvq_kafka.kafka.admin_requests import AdminRequests
 from lvq_kafka.kafka.settings import changes
 from lvq_kafka.kafka.threads import in_thread
@@ -43,7 +44,11 @@ class KafkaBrokers:
         return list(cluster.brokers)
 
     def setting(self, name: str, timeout: float) -> str:
-        """Return a setting of one of the brokers."""
+        """Return a setting of one of the brokers.
+
+        Raises:
+            TransportError: it has no such setting, as those of other makers have not.
+        """
         deadline = time.monotonic() + timeout
         resource = ConfigResource(ConfigResource.Type.BROKER, str(min(self.ids(timeout))))
         [entries] = self._ask(
@@ -53,7 +58,9 @@ class KafkaBrokers:
             needs=[Right("DescribeConfigs", "Cluster", _CLUSTER)],
             harmless=True,
         )
-        value: str = entries[name].value
+        value: str | None = entries[name].value if name in entries else None
+        if value is None:
+            raise TransportError(f"The brokers report no setting {name}.", code="INVALID_CONFIG")
         return value
 
     def alter_config(self, config: Mapping[str, str], *, timeout: float = 10.0) -> None:

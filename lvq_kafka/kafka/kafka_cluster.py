@@ -68,11 +68,11 @@ class KafkaCluster(Bound, Cluster):
         return KafkaReader(self.config, topic, positions, headers=headers, late=late, decided=decided)
 
     @override
-    def member(self, group: str, topic: str, listener: GroupListener) -> GroupMember:
+    def member(self, group: str, topic: str, listener: GroupListener, *, renews: bool = False) -> GroupMember:
         self._requests.check_open()
         from lvq_kafka.kafka.member import KafkaMember
 
-        return KafkaMember(self.config, group, topic, listener)
+        return KafkaMember(self.config.of_classic_member() if renews else self.config, group, topic, listener)
 
     @override
     def writer(self, *, transactional_id: str | None = None, max_block: float | None = None) -> LogWriter:

@@ -118,6 +118,10 @@ class KafkaGroups(ConsumerGroups):
         return int(self._brokers.setting("offset.metadata.max.bytes", timeout)) - 1
 
     @override
+    def retention(self, *, timeout: float = 10.0) -> float:
+        return int(self._brokers.setting("offsets.retention.minutes", timeout)) * 60.0
+
+    @override
     def assigned(self, group: str, topic: str, member: str, *, timeout: float = 10.0) -> Assigned | None:
         for one in self._members(group, timeout):
             if one.member_id == member:

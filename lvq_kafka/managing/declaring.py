@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.history import QueueHistory
+from lvq_kafka.core.queue.idle_queues import judge_retention
 from lvq_kafka.core.queue.queue_request import QueueRequest
 from lvq_kafka.core.queue.settings_by_pattern import by_pattern, matching
 from lvq_kafka.core.queue.topic_settings import (
@@ -38,6 +39,7 @@ from lvq_kafka.selectors.of_queues import check_selectors
 
 __all__ = ["Alteration", "Declaration", "alter", "complete", "declare", "drop"]
 
+_LOOK = 3.0  # seconds for a setting that is only good to know
 _PATIENCE = 30.0  # seconds until a coordinator answers; a new cluster first creates the offsets topic
 
 logger = logging.getLogger("lvq_kafka.topics")
@@ -53,7 +55,7 @@ class Declaration:
     """Settings that still differ from what the queue or the caller's ``spec`` requires.
 
     Also an order that will not last, a TTL without a maximum, groups in several partitions, and limits that bind only
-    some clients.
+    some clients; and brokers that soon forget what was consumed, where this user may see that.
     """
     reconciled: tuple[Finding, ...] = ()
     """Settings that differed and have been corrected."""
@@ -122,10 +124,24 @@ def declare(
     for finding in judge_definition(definition, needs, lambda: cluster.topics.describe(definition.topic).partitions):
         logger.warning("queue %s: %s", definition.name, finding)
         findings.append(finding)
+    if not definition.non_destructive:
+        for finding in _judge_retention(cluster):
+            logger.warning("queue %s: %s", definition.name, finding)
+            findings.append(finding)
     if not (declared or definition.non_destructive):
         declare_group(cluster, definition.group, definition.topic, start, queue=definition.name)
     created_queue = registry.declare(definition)  # last, so that a declared queue has everything it needs
     return Declaration(created_topic, created_queue, tuple(findings), tuple(reconciled), tuple(unchecked))
+
+
+def _judge_retention(cluster: Cluster) -> list[Finding]:
+    """Return a finding if brokers keep commits too briefly, as far as that can be seen.
+
+    Few users may read the settings of brokers.
+    """
+    with suppress(TransportError):
+        return judge_retention(cluster.groups.retention(timeout=_LOOK))
+    return []
 
 
 @dataclass(frozen=True, slots=True)

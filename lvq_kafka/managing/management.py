@@ -9,12 +9,13 @@ would be lost.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from lvq_kafka.cluster import Cluster
+from lvq_kafka.cluster import Cluster, Commit, GroupListener
 from lvq_kafka.core.commit_map.commit_map import LONGEST_TEXT, CommitMap, following, topic_tag
 from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.log.keys import Key, chosen_keys
@@ -25,6 +26,7 @@ from lvq_kafka.declared.damage import Damage
 from lvq_kafka.declared.group_checks import at_work, means_at_work
 from lvq_kafka.errors import ConfigError, QueueError, TopicNotFound, TransportError, Unauthorized
 from lvq_kafka.managing.backlog import QueueSnapshot, read_backlog, snapshot_queue
+from lvq_kafka.runtime.overriding import override
 
 __all__ = [
     "MOST_TEXT",
@@ -33,6 +35,7 @@ __all__ = [
     "Repair",
     "expire",
     "idle",
+    "keep_alive",
     "purge",
     "repair",
     "reset",
@@ -49,6 +52,8 @@ A time is in seconds since the epoch.
 """
 
 _POINTS = 'Give "earliest", "latest", a time in seconds since the epoch, or an offset for each partition.'
+
+_POLL = 0.05  # seconds
 
 MOST_TEXT = LONGEST_TEXT * 3 // 4
 """Maximum characters of a commit map written from outside; the rest is room for acks."""
@@ -165,6 +170,57 @@ def repair(
         return Repair(found.damages, tuple(left), {}, dry_run)
     mended = signed(snapshot, maps)
     return Repair(found.damages, tuple(left), mended if dry_run else store(cluster, snapshot, mended), dry_run)
+
+
+def keep_alive(cluster: Cluster, definition: QueueDefinition, *, timeout: float = 30.0) -> bool:
+    """Join the queue's group and leave it. See `lvq_kafka.queue.LastValueQueue.keep_alive`."""
+    group = definition.group
+    if cluster.groups.member_count(group):
+        return False
+    before = snapshot_queue(cluster, definition, decided=False)
+    if not before.commits:
+        before.maps()  # raises: there is nothing to keep
+    visitor, deadline = _Visitor(), time.monotonic() + timeout
+    with closing(cluster.member(group, definition.topic, visitor, renews=True)) as member:
+        while not visitor.is_admitted():
+            late = time.monotonic() > deadline
+            try:
+                member.poll(_POLL)
+            except TransportError as error:
+                if late or not error.retriable:
+                    raise
+                time.sleep(_POLL)
+            if late and not visitor.is_admitted():
+                raise TransportError(
+                    f"The group {group!r} has admitted no member within {timeout:g} s.",
+                    code="_TIMED_OUT",
+                    retriable=True,
+                    hint="Another consumer may just have come. Try again.",
+                )
+    # Only now: what is left of a group is kept, whatever else is wrong with it.
+    snapshot_queue(cluster, definition, decided=False).maps()
+    return True
+
+
+class _Visitor(GroupListener):
+    """A member that reads nothing, and so commits nothing."""
+
+    def __init__(self) -> None:
+        self._admitted = False
+
+    def is_admitted(self) -> bool:
+        return self._admitted
+
+    @override
+    def assigned(self, partitions: Sequence[int], commits: Mapping[int, Commit]) -> Mapping[int, int]:
+        self._admitted = True
+        return {}
+
+    @override
+    def revoked(self, partitions: Sequence[int]) -> None: ...
+
+    @override
+    def lost(self, partitions: Sequence[int]) -> None: ...
 
 
 # -------------------------------------------------------------------- helpers

@@ -15,6 +15,7 @@ from lvq_kafka.core.facts import Depth
 from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.log.records import header_value
 from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.idle_queues import risk
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.ranking import DEFAULT_PRIORITY, HIGHEST_PRIORITY, PRIORITY_HEADER, priority_of
 from lvq_kafka.core.waiting.pending import Deletion
@@ -26,6 +27,7 @@ from lvq_kafka.managing.backlog import QueueSnapshot, Tally, read_backlog, snaps
 __all__ = ["PartitionStats", "QueueStats", "Tally", "WaitingStats", "measure"]
 
 _MOMENT = 0.5  # seconds; an open transaction would hold the answer back
+_LOOK = 3.0  # seconds for a setting that is only good to know
 _ATTEMPTS = 3  # reads, in case the queue is reset meanwhile
 
 
@@ -95,6 +97,13 @@ class QueueStats:
     """
     limits: Limits | None
     """The limits of the queue (R12)."""
+    retention: float | None
+    """Seconds for which brokers keep what was consumed, from when the last consumer left (R50).
+
+    None while consumers are active, if this user may not read it, and for a queue that is never consumed.
+    """
+    waited: float | None
+    """Seconds for which the oldest message has waited, by this machine's clock; None if there is none."""
     pending: bool
     """True if an open transaction holds offsets of the group; its acks count as not done."""
     priorities: Mapping[int, WaitingStats]
@@ -127,6 +136,11 @@ class QueueStats:
     def breach(self) -> str:
         """A description of what is beyond the limits; empty if all is well."""
         return "" if self.limits is None else self.limits.breach(Depth(self.depth, self.bytes or 0))
+
+    @property
+    def at_risk(self) -> str:
+        """The reason why brokers may soon forget what was consumed (R50); empty if there is none."""
+        return risk(self.retention, self.waited)
 
     @property
     def attempted(self) -> int:
@@ -188,6 +202,7 @@ def measure(
     waiting = [item for item in backlog.messages if not now[item.partition].done(item.offset)]
     partitions = _count(snapshot, waiting, now, consumed=consumed)
     grouped = _by_group(definition, waiting)
+    oldest = min((one.oldest for one in partitions if one.oldest is not None), default=None)
     done_since = len(backlog.messages) - sum(one.depth for one in partitions)
     scheduled = [item for item in backlog.scheduled if not isinstance(item, Deletion)]
     due_since = sum(now[item.partition].done(item.offset) for item in scheduled)
@@ -202,6 +217,8 @@ def measure(
             scheduled=len(scheduled) - due_since,
         ),
         limits=definition.limits,
+        retention=_retention(cluster) if members == 0 else None,
+        waited=None if oldest is None else max(0.0, cluster.now() - oldest),
         pending=pending,
         text_limit=_text_limit(cluster, max((one.text for one in partitions), default=0)),
         priorities=_by_priority(definition, waiting),
@@ -229,6 +246,12 @@ def _text_limit(cluster: Cluster, longest: int) -> int:
         with suppress(TransportError):
             return cluster.groups.commit_text_limit()
     return LONGEST_TEXT
+
+
+def _retention(cluster: Cluster) -> float | None:
+    with suppress(TransportError):
+        return cluster.groups.retention(timeout=_LOOK)
+    return None
 
 
 def _untouched(snapshot: QueueSnapshot) -> dict[int, CommitMap]:

@@ -209,6 +209,7 @@ class MemoryGroups(ConsumerGroups):
         with self._state.changed:
             while True:
                 self._state.ask("groups.committed")
+                self._state.expire_commits()
                 found = self._state.groups.get(group)
                 if found is None:
                     return {}
@@ -256,6 +257,12 @@ class MemoryGroups(ConsumerGroups):
         with self._state.changed:
             self._state.ask("groups.commit_text_limit")
             return self._state.metadata_limit
+
+    @override
+    def retention(self, *, timeout: float = 10.0) -> float:
+        with self._state.changed:
+            self._state.ask("groups.retention")
+            return self._state.retention
 
     @override
     def assigned(self, group: str, topic: str, member: str, *, timeout: float = 10.0) -> Assigned | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 
 from lvq_kafka.cluster import Cluster, GroupListener, GroupMember, LogReader, LogWriter
 from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log.records import Record
-from lvq_kafka.core.text.validation import at_least_one, function
+from lvq_kafka.core.text.validation import at_least_one, delays, function
 from lvq_kafka.errors import StateError, TransportError
 from lvq_kafka.runtime.overriding import override
 from lvq_kafka.testing.memory_admin import MemoryGroups, MemoryLogs, MemoryTopics
@@ -37,6 +38,8 @@ class MemoryCluster(Cluster):
         brokers: the number of brokers, which bounds the replication factor.
         fetch_limit: the maximum number of records that one poll returns.
         metadata_limit: the maximum number of characters in the metadata of a commit.
+        retention: the seconds for which the commits of a group without members are kept, by the clock; forever by
+            default.
     """
 
     def __init__(
@@ -46,10 +49,13 @@ class MemoryCluster(Cluster):
         brokers: int = 1,
         fetch_limit: int = 100_000,
         metadata_limit: int = METADATA_LIMIT,
+        retention: float = math.inf,
     ) -> None:
         function("clock", clock, hint="Return the time as a number of seconds.")
         at_least_one(brokers=brokers, fetch_limit=fetch_limit, metadata_limit=metadata_limit)
-        self._state = ClusterState(clock, brokers, fetch_limit, metadata_limit)
+        if retention != math.inf:
+            delays(retention=retention)
+        self._state = ClusterState(clock, brokers, fetch_limit, metadata_limit, retention)
         self.topics = MemoryTopics(self._state)
         self.logs = MemoryLogs(self._state)
         self.groups = MemoryGroups(self._state)
@@ -78,7 +84,7 @@ class MemoryCluster(Cluster):
         return MemoryReader(self._state, topic, positions, headers=headers, decided=decided)
 
     @override
-    def member(self, group: str, topic: str, listener: GroupListener) -> GroupMember:
+    def member(self, group: str, topic: str, listener: GroupListener, *, renews: bool = False) -> GroupMember:
         self._state.check_open()
         return MemoryMember(self._state, group, topic, listener)
 

@@ -43,6 +43,8 @@ class Group:
         self._now = now
         self._metadata_limit = metadata_limit
         self.seats: list[Seat] = []
+        self._left_at: int | None = None  # when the last member left, in ms; None if there never was one
+        self._stored: dict[tuple[str, int], int] = {}  # the time of each commit, in ms
         self._joined = 0  # members so far
         self._commits: dict[tuple[str, int], Commit] = {}
         # By the producer whose transaction is open; None where a plain commit has overtaken it.
@@ -65,6 +67,7 @@ class Group:
         limit, self.stored_at = 2 * self._metadata_limit, self._now()
         too_long = {p for p, commit in commits.items() if len(commit.metadata.encode("utf-16-le")) > limit}
         stored = {(topic, partition): commit for partition, commit in commits.items() if partition not in too_long}
+        self._stored.update(dict.fromkeys(stored, self.stored_at))
         if producer is None:
             self._commits.update(stored)
             for pending in self._pending.values():  # a plain commit wins over an earlier one in an open transaction
@@ -91,6 +94,24 @@ class Group:
             seat.target.clear()
             seat.owned.clear()
 
+    def expire(self, horizon: float) -> bool:
+        """Drop commits older than a time (ms), if there are no members.
+
+        Return whether none is left.
+
+        As on a broker, they are as old as the group is without members. The age of each commit counts only if it never
+        had any.
+        """
+        if self.seats or not self._commits:
+            return False
+        left = self._left_at
+        self._commits = {
+            key: commit
+            for key, commit in self._commits.items()
+            if (self._stored[key] if left is None else left) > horizon
+        }
+        return not (self._commits or self._pending)
+
     def join(self, topic: str, partitions: int) -> Seat:
         """Add a new member."""
         self._joined += 1
@@ -104,6 +125,7 @@ class Group:
         self.seats.remove(seat)
         seat.owned.clear()
         seat.target.clear()
+        self._left_at = self._now()
         self.rebalance(seat.topic, partitions)
 
     def rebalance(self, topic: str, partitions: int) -> None:

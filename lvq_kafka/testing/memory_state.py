@@ -51,8 +51,8 @@ OPERATIONS = frozenset(
     topics.add_partitions topics.delete
     logs.start_offsets logs.end_offsets logs.stable_ends logs.offsets_at logs.delete_before logs.check_uncut
     logs.overwritten
-    groups.committed groups.committed_at groups.check_may_commit groups.commit_text_limit groups.member_count
-    groups.delete
+    groups.committed groups.committed_at groups.check_may_commit groups.commit_text_limit groups.retention
+    groups.member_count groups.delete
     broker_count
     append begin_transaction send_offsets commit_transaction abort_transaction poll commit
     """.split()  # noqa: SIM905 -- a list of forty lines reads worse
@@ -66,7 +66,9 @@ ANSWERED = frozenset({"append", "commit", "commit_transaction"})
 class ClusterState:
     """The state that a broker would hold. Guarded by ``changed``, which every change notifies."""
 
-    def __init__(self, clock: Callable[[], float], brokers: int, fetch_limit: int, metadata_limit: int) -> None:
+    def __init__(
+        self, clock: Callable[[], float], brokers: int, fetch_limit: int, metadata_limit: int, retention: float
+    ) -> None:
         self.changed = threading.Condition()
         self.topics: dict[str, Topic] = {}
         self.groups: dict[str, Group] = {}
@@ -79,6 +81,7 @@ class ClusterState:
         self.producers: dict[str, int] = {}  # the current producer of each transactional id
         self.clock = clock
         self.metadata_limit = metadata_limit
+        self.retention = retention
         self._failures: dict[str, deque[Exception]] = {}
         self._lost_answers: Counter[str] = Counter()
         self._last_producer = 0
@@ -208,6 +211,13 @@ class ClusterState:
     def group(self, name: str) -> Group:
         """Return the group of that name, created if there is none."""
         return self.groups.setdefault(name, Group(name, self.now, self.metadata_limit))
+
+    def expire_commits(self) -> None:
+        """Forget commits of groups without members whose time is over."""
+        horizon = self.now() - self.retention * 1000
+        for group in list(self.groups.values()):
+            if group.expire(horizon):
+                del self.groups[group.name]
 
     def new_producer(self, transactional_id: str | None) -> int:
         """Return the number of a new producer.

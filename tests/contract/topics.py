@@ -182,6 +182,7 @@ class TopicsContract:
             "topics.delete": lambda: cluster.topics.delete(topic),
             "broker_count": cluster.broker_count,
             "groups.commit_text_limit": cluster.groups.commit_text_limit,
+            "groups.retention": cluster.groups.retention,
             "logs.start_offsets": lambda: cluster.logs.start_offsets(topic),
             "logs.end_offsets": lambda: cluster.logs.end_offsets(topic),
             "logs.stable_ends": lambda: cluster.logs.stable_ends(topic),

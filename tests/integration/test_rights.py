@@ -5,6 +5,7 @@ Spark's roles are in ``tests/spark/test_rights.py``.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -19,8 +20,10 @@ from lvq_kafka.core.queue.definition import REGISTRY_TOPIC
 from lvq_kafka.core.queue.settings_by_pattern import SETTINGS_TOPIC
 from lvq_kafka.errors import DynamicDurablesDisabled, QueueNotDeclared, TopicNotFound, Unauthorized
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
+from lvq_kafka.serve import app
 from tests.integration.rights import ROLES, grant, names, needs_each
 from tests.integration.secure import SecureBroker, secure_broker
+from tests.unit.serve.asgi_client import AsgiClient
 from tests.waiting import eventually
 
 OUTPUT = "output"
@@ -124,6 +127,15 @@ def read(stage: Stage) -> None:
         assert view["IBM"] == b"119.00"
 
 
+def serve(stage: Stage) -> None:
+    async def get() -> int:
+        async with app(queue) as served:
+            return (await AsgiClient(served).get(f"/v1/queues/{stage.name}/values/IBM")).status
+
+    with stage.open() as queue:
+        eventually(lambda: asyncio.run(get()) == 200, 20)
+
+
 def browse(stage: Stage) -> None:
     with stage.open() as queue, queue.browser(follow=False) as browser:
         assert browser.poll(10) is not None
@@ -202,6 +214,11 @@ def manage(stage: Stage) -> None:
         queue.reset("earliest")
 
 
+def keep_alive(stage: Stage) -> None:
+    with stage.open() as queue:
+        assert queue.keep_alive()
+
+
 def move(stage: Stage) -> None:
     stage.put()
     with stage.open() as queue, LastValueQueue(OUTPUT, key_header="ticker", config=stage.config) as output:
@@ -232,6 +249,7 @@ WORK: Mapping[str, Callable[[Stage], None]] = {
     "sends": send,
     "sends in transactions": send_in_transactions,
     "reads: view, snapshot, `get`, `watch`, `export`": read,
+    "serves it over HTTP: `lvq serve`": serve,
     "browses": browse,
     "consumes": consume,
     "consumes with dead letters": bury,
@@ -240,6 +258,7 @@ WORK: Mapping[str, Callable[[Stage], None]] = {
     "consumes in transactions of a producer for `output`": transform,
     "looks at it: `stats`, a dry run of `repair`": look,
     "manages it: `purge`, `expire`, `reset`, `repair`": manage,
+    "keeps what it has consumed: `keep-alive`": keep_alive,
     "moves messages to the queue `output`": move,
     "feeds it from the topic `trades`": feed,
     "reclaims what is consumed": reclaim,

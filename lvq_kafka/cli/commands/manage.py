@@ -1,4 +1,4 @@
-"""Commands that change what a queue has consumed: purge, expire, reset, move, reclaim."""
+"""Commands that change what a queue has consumed, and one that keeps it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lvq_kafka.cli.common_options import Seconds, command, key_option, timeout_option
+from lvq_kafka.cli.common_options import Seconds, command, key_option, timeout_option, typed
 from lvq_kafka.cli.confirm import confirm, yes_option
+from lvq_kafka.cli.exit_codes import describe, print_problem
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.offset_spec import in_words, offsets_by_partition, point
 from lvq_kafka.cli.output import Output, count
+from lvq_kafka.errors import LVQError
 from lvq_kafka.managing.management import Change, Point
 
 if TYPE_CHECKING:
     from lvq_kafka.queue import LastValueQueue
 
-__all__ = ["expire", "move", "purge", "reclaim", "reset"]
+__all__ = ["expire", "keep_alive", "move", "purge", "reclaim", "reset"]
 
 _reading = timeout_option(60.0, "Time limit for reading the queue.")
 
@@ -174,6 +176,42 @@ def reclaim(invocation: Invocation, queue: str, *, yes: bool) -> None:
     else:
         starts = {str(partition): start for partition, start in sorted(outcome.after.items())}
         invocation.out.row({"reclaimed": opened.topic, "offsets": outcome.offsets, "starts": starts})
+
+
+@command("keep-alive", examples=["lvq keep-alive prices", "lvq keep-alive prices orders --timeout 60"])
+@click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
+@timeout_option(30.0, "Time limit for the group of each queue to admit this member.")
+def keep_alive(invocation: Invocation, names: tuple[str, ...], *, timeout: float) -> None:
+    """Keep what idle queues have consumed.
+
+    Brokers forget it a while after the last consumer has left (offsets.retention.minutes, a week by default). This
+    joins the group of each queue as a consumer does, and leaves it. It reads and commits nothing. Where consumers are
+    active, it does nothing: they keep it themselves.
+
+    An error of one queue does not keep the others from their turn.
+    """
+    failed: list[Exception] = []
+    for name in names:
+        try:
+            _keep(invocation, name, timeout)
+        except LVQError as error:
+            failed.append(error)
+    for other in failed[:-1]:
+        print_problem(describe(other, typed(click.get_current_context())))
+    if failed:
+        raise failed[-1]
+
+
+def _keep(invocation: Invocation, name: str, timeout: float) -> None:
+    queue = invocation.open(QueueChoice(name))
+    with invocation.out.waiting(lambda: f"joining the group of {queue.name}"):
+        renewed = queue.keep_alive(timeout=timeout)
+    if not invocation.out.person:
+        invocation.out.row({"kept": queue.name, "renewed": renewed})
+    elif renewed:
+        invocation.out.done(f"what {queue.name} has consumed is kept as if a consumer had just left")
+    else:
+        invocation.out.done(f"consumers of {queue.name} are active and keep it: there is nothing to do")
 
 
 def _working(invocation: Invocation, queue: LastValueQueue[Any], work: Callable[[], Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -226,6 +227,8 @@ def _row(queue: LastValueQueue[Any], group: str | None, found: QueueReport) -> d
         "tally": None if stats is None else asdict(stats.tally),
         "redelivered": None if stats is None else stats.redelivered,
         "consumers": None if stats is None else stats.members,
+        "retention": None if stats is None else _finite(stats.retention),
+        "at_risk": "" if stats is None else stats.at_risk,
         "standby": None if stats is None else stats.standby,
         "crowded": [] if stats is None else [one.partition for one in stats.crowded],
         "partitions": [asdict(partition) for partition in found.partitions],
@@ -242,6 +245,10 @@ def _row(queue: LastValueQueue[Any], group: str | None, found: QueueReport) -> d
         "unchecked": found.unchecked,
         "problems": found.problems,
     }
+
+
+def _finite(seconds: float | None) -> float | None:
+    return None if seconds is None or math.isinf(seconds) else seconds
 
 
 def _picture(
@@ -338,6 +345,8 @@ def _remarks(found: QueueReport) -> list[str]:
     if found.stats is not None and found.stats.pending:
         told.append("an open transaction is consuming: messages that it settles still count as left to consume")
     if found.stats is not None:
+        if found.stats.at_risk:
+            told.append(f"{found.stats.at_risk}. lvq keep-alive {found.stats.queue} keeps it as if one had just left")
         told += [_crowded(one, found.stats.text_limit) for one in found.stats.crowded]
         if found.stats.members is not None and found.stats.standby:
             told.append(f"{standby_report(found.stats.members, len(found.partitions))}. {STANDBY_REMEDY}")

@@ -63,6 +63,8 @@ _REASONS = {
     "unclean.leader.election.enable": "a replica that lags must not become the truth",
     "retention.ms": "age alone must not remove a current value",
     "retention.bytes": "size alone must not remove a current value",
+    "offsets.retention.minutes": "so many minutes after its last consumer has left, brokers forget what a queue has "
+    "consumed",
     "ttl": "nothing frees the disk of an expired value until a newer one of its key replaces it",
     "ttl=a maximum, or consumers": "nothing frees the disk of a standard queue that is never consumed",
     "groups": "in each partition a group has a consumer of its own",
@@ -84,6 +86,7 @@ _REMEDIES = {
     "group the key",
     "limits": """A ring (`overflow='ring'|policy="ring"`) evicts what others add, too""",
     "limits=one limit for the queue": "Have one partition for a limit that all share",
+    "offsets.retention.minutes": "Raise it on the brokers, or run lvq keep-alive more often while nobody consumes",
     "order": """The order of arrival (`order='tail'|order="tail"`) lasts""",
     "order=over one partition": "Have one partition for one order",
     "partitions": "Leave `partitions|TopicSpec(partitions=...)` out, or name another `topic`",
@@ -149,7 +152,8 @@ class Finding:
     """A setting that does not suit a queue.
 
     An ``error`` breaks guarantees, a ``warning`` weakens some. The setting is one of the topic's, ``partitions``,
-    ``replication_factor``, or ``order``, ``ttl``, ``groups`` or ``limits``, which are the queue's own.
+    ``replication_factor``, ``offsets.retention.minutes`` of the brokers, or ``order``, ``ttl``, ``groups`` or
+    ``limits``, which are the queue's own.
     """
 
     setting: str

@@ -5,9 +5,11 @@ import re
 import click
 import pytest
 
+from lvq_kafka import LastValueQueue
 from lvq_kafka.cluster import Commit
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.cli.conftest import Run
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -102,6 +104,38 @@ class TestReset:
 
     def test_a_person_reads_where_it_goes_on(self, prices: Run) -> None:
         assert prices("reset", "prices", "--to", "latest", "-y", person=True).text == "✓ prices continues at 0: 2\n"
+
+
+class TestKeepAlive:
+    def test_r50_of_each_queue(self, prices: Run) -> None:
+        assert prices("declare", "orders", "-k", "code").code == 0
+        ran = prices("keep-alive", "prices", "orders")
+        assert (ran.code, ran.rows) == (
+            0,
+            [{"kept": "prices", "renewed": True}, {"kept": "orders", "renewed": True}],
+        )
+        text = prices("keep-alive", "prices", person=True).text
+        assert text == "✓ what prices has consumed is kept as if a consumer had just left\n"
+        assert prices("keep-alive").code == 2
+
+    def test_r50_of_a_queue_that_is_consumed(self, prices: Run, memory_cluster: MemoryCluster) -> None:
+        with LastValueQueue.open("prices", cluster=memory_cluster).consumer() as consumer:
+            eventually(lambda: consumer.stats.partitions)
+            assert prices("keep-alive", "prices").row == {"kept": "prices", "renewed": False}
+            text = prices("keep-alive", "prices", person=True).text
+            assert text == "✓ consumers of prices are active and keep it: there is nothing to do\n"
+
+    def test_r50_a_queue_that_fails_does_not_keep_others_from_their_turn(
+        self, prices: Run, memory_cluster: MemoryCluster
+    ) -> None:
+        assert prices("declare", "orders", "-k", "code").code == 0
+        memory_cluster.groups.delete("lvq.orders")
+        ran = prices("keep-alive", "orders", "nobody", "prices")
+        assert (ran.code, ran.rows) == (4, [{"kept": "prices", "renewed": True}])
+        first, second = ran.stderr.splitlines()
+        assert first.startswith("lvq: The consumer group 'lvq.orders' of queue 'orders' holds no position")
+        assert "lvq repair orders --start earliest --apply" in first
+        assert second.startswith("lvq: No queue nobody")
 
 
 class TestRepair:

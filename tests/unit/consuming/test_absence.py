@@ -119,8 +119,8 @@ class Slow(World):
         self._hours, self.slow_reads = Hours(consumer), slow_reads
         self._begun.set()
 
-    def member(self, group: str, topic: str, listener: GroupListener) -> GroupMember:
-        found = super().member(group, topic, listener)
+    def member(self, group: str, topic: str, listener: GroupListener, *, renews: bool = False) -> GroupMember:
+        found = super().member(group, topic, listener, renews=renews)
         self.reads += 1
         poll, begun, number = found.poll, [False], self.reads
 

@@ -63,8 +63,8 @@ class World(MemoryCluster):
         super().__init__(**options)
         self.members: list[GroupMember] = []
 
-    def member(self, group: str, topic: str, listener: GroupListener) -> GroupMember:
-        member = super().member(group, topic, listener)
+    def member(self, group: str, topic: str, listener: GroupListener, *, renews: bool = False) -> GroupMember:
+        member = super().member(group, topic, listener, renews=renews)
         self.members.append(member)
         return member
 

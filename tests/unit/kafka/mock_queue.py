@@ -138,7 +138,7 @@ class _Cluster(KafkaCluster):
         self.members: list[Member] = []
         self.rivals: Callable[[], Iterable[Member]] = tuple
 
-    def member(self, group: str, topic: str, listener: GroupListener) -> Member:
+    def member(self, group: str, topic: str, listener: GroupListener, *, renews: bool = False) -> Member:
         member = Member(self.config, group, topic, listener)
         member.rivals = self.rivals
         self.members.append(member)

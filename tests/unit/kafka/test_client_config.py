@@ -214,3 +214,10 @@ def test_a_secret_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nothing") as caught:
         ClientConfig.from_env(environ)
     assert caught.value.options == ("LVQ_SASL_PASSWORD_FILE",)
+
+
+def test_r50_a_classic_member_has_none_of_the_options_of_other_members() -> None:
+    properties = {"group.protocol": "consumer", "group.remote.assignor": "uniform", "group.instance.id": "one"}
+    config = ClientConfig("broker:9092", {**properties, "client.id": "me", "sasl.password": "tiger"})
+    assert config.of_classic_member() == ClientConfig("broker:9092", {"client.id": "me", "sasl.password": "tiger"})
+    assert config.properties.items() >= properties.items(), "it stays as it was"
