@@ -82,6 +82,7 @@ LONGEST = (
     *("tests/spark/", "tests/spark/test_store", "tests/spark/test_s", "tests/spark/test_lakehouse.py"),
     "tests/spark/test_p",
     "tests/integration/test_torture.py",  # mostly waits, so it runs alongside tests that compute
+    "tests/integration/test_kept_alive.py",  # waits, too
     *("[artemis", "test_bridge.py"),  # build a client from source first
     "tests/integration/test_three_nodes.py",
     *("tests/spark/test_cluster.py", "tests/integration/test_benchmarks_run.py"),

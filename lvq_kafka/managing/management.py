@@ -15,7 +15,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from lvq_kafka.cluster import Cluster, Commit, GroupListener
+from lvq_kafka.cluster import Cluster, Commit, GroupListener, GroupMember
 from lvq_kafka.core.commit_map.commit_map import LONGEST_TEXT, CommitMap, following, topic_tag
 from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.log.keys import Key, chosen_keys
@@ -180,41 +180,44 @@ def keep_alive(cluster: Cluster, definition: QueueDefinition, *, timeout: float 
     before = snapshot_queue(cluster, definition, decided=False)
     if not before.commits:
         before.maps()  # raises: there is nothing to keep
-    visitor, deadline = _Visitor(), time.monotonic() + timeout
-    with closing(cluster.member(group, definition.topic, visitor, renews=True)) as member:
-        while not visitor.is_admitted():
-            late = time.monotonic() > deadline
-            try:
-                member.poll(_POLL)
-            except TransportError as error:
-                if late or not error.retriable:
-                    raise
-                time.sleep(_POLL)
-            if late and not visitor.is_admitted():
-                raise TransportError(
-                    f"The group {group!r} has admitted no member within {timeout:g} s.",
-                    code="_TIMED_OUT",
-                    retriable=True,
-                    hint="Another consumer may just have come. Try again.",
-                )
+    with closing(cluster.member(group, definition.topic, _Visitor(), renews=True)) as member:
+        _await_admission(member, group, timeout)
     # Only now: what is left of a group is kept, whatever else is wrong with it.
     snapshot_queue(cluster, definition, decided=False).maps()
     return True
 
 
+def _await_admission(member: GroupMember, group: str, timeout: float) -> None:
+    deadline = time.monotonic() + timeout
+    while True:
+        late = time.monotonic() > deadline
+        try:
+            member.poll(_POLL)
+        except _Admitted:
+            return
+        except TransportError as error:
+            if late or not error.retriable:
+                raise
+            time.sleep(_POLL)
+        if late:
+            raise TransportError(
+                f"The group {group!r} has admitted no member within {timeout:g} s.",
+                code="_TIMED_OUT",
+                retriable=True,
+                hint="Another consumer may just have come. Try again.",
+            )
+
+
+class _Admitted(Exception):
+    """The group has assigned partitions to the member, so it is one."""
+
+
 class _Visitor(GroupListener):
-    """A member that reads nothing, and so commits nothing."""
-
-    def __init__(self) -> None:
-        self._admitted = False
-
-    def is_admitted(self) -> bool:
-        return self._admitted
+    """A listener whose member reads nothing, because it takes no assignment."""
 
     @override
     def assigned(self, partitions: Sequence[int], commits: Mapping[int, Commit]) -> Mapping[int, int]:
-        self._admitted = True
-        return {}
+        raise _Admitted
 
     @override
     def revoked(self, partitions: Sequence[int]) -> None: ...
