@@ -110,6 +110,7 @@ Call = Callable[[Opened, Any], object]
 
 WAITING: dict[str, Call] = {
     "LastValueQueue.expire": lambda o, x: o.queue.expire(5, timeout=x),
+    "LastValueQueue.keep_alive": lambda o, x: o.queue.keep_alive(timeout=x),
     "LastValueQueue.move": lambda o, x: o.queue.move(o.queue, timeout=x),
     "LastValueQueue.purge": lambda o, x: o.queue.purge(timeout=x),
     "LastValueQueue.stats": lambda o, x: o.queue.stats(timeout=x),
