@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -10,6 +10,13 @@ from lvq_kafka.cluster import Answered, Cluster, Commit
 from lvq_kafka.errors import Closed, TopicNotFound, TransportError
 from tests.contract.harness import COMPACTED, Listener, follow, pairs, poll_until, put, read_all
 from tests.waiting import eventually
+
+
+class Refusing(Listener):
+    """A listener that takes no partitions."""
+
+    def assigned(self, partitions: Sequence[int], commits: Mapping[int, Commit]) -> Mapping[int, int]:
+        raise ZeroDivisionError
 
 
 class GroupsContract:
@@ -76,6 +83,22 @@ class GroupsContract:
         cluster.groups.commit(group, topic, {0: Commit(1)})
         cluster.groups.check_may_commit(group, topic)
         assert cluster.groups.committed(group, topic) == {0: Commit(1)}
+
+    def test_r50_a_member_whose_listener_refuses_its_partitions_reads_nothing_and_can_leave(
+        self, cluster: Cluster, topic: str, group: str
+    ) -> None:
+        """A client that had taken none of them would wait forever as it leaves."""
+        cluster.topics.create(topic, partitions=2, config=COMPACTED)
+        put(cluster, topic, ("a", "1"), ("b", "2"))
+        cluster.groups.commit(group, topic, {0: Commit(0, "text"), 1: Commit(0)})
+        before = cluster.groups.committed(group, topic)
+        for _ in range(2):
+            member = cluster.member(group, topic, Refusing(), renews=True)
+            with pytest.raises(ZeroDivisionError):
+                poll_until(lambda member=member: len(member.poll(0.05).batch), member)
+            member.close()
+            eventually(lambda: cluster.groups.member_count(group) == 0, 30)
+        assert cluster.groups.committed(group, topic) == before
 
     def test_a_deleted_group_has_forgotten_its_commits(self, cluster: Cluster, topic: str, group: str) -> None:
         cluster.topics.create(topic, partitions=1, config=COMPACTED)
