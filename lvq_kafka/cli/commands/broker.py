@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import click
 from lvq_kafka.cli.common_options import Command, CommandGroup, WholeNumber, output_options, timeout_option
 from lvq_kafka.cli.exit_codes import NOTHING, Complaint
 from lvq_kafka.cli.invocation import Invocation
+from lvq_kafka.core.text.quoting import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -88,6 +90,37 @@ def status(invocation: Invocation) -> None:
     if found is None:
         raise Complaint("No broker is running. Start one: lvq broker start", NOTHING)
     _show(invocation, found, "runs")
+
+
+@broker.command("logs", cls=Command, examples=["lvq broker logs", "lvq broker logs -n 500 | jq -r .line | grep WARN"])
+@click.option("-n", "--lines", type=WholeNumber(min=0), default=50, show_default=True, help="The last lines only.")
+@output_options
+@click.pass_obj
+def logs(invocation: Invocation, *, lines: int) -> None:
+    """Print what the broker has logged last. Exits with 1 if none runs."""
+    from lvq_kafka.embedded import daemon_status
+
+    found = daemon_status()
+    if found is None:
+        raise Complaint("No broker is running. Start one: lvq broker start", NOTHING)
+    for line in _last_lines(found.log_path, lines):
+        if invocation.out.person:
+            click.echo(printable(line, keep="\t"))
+        else:
+            invocation.out.row({"line": line})
+
+
+def _last_lines(path: Path, number: int) -> list[str]:
+    """Return the last lines of a file, which is read from its end."""
+    found, block = b"", 8192
+    with path.open("rb") as file:
+        left = file.seek(0, os.SEEK_END)
+        while left and found.count(b"\n") <= number:
+            left -= (step := min(block, left))
+            file.seek(left)
+            found = file.read(step) + found
+            block *= 2
+    return found.decode("utf-8", "replace").splitlines()[-number:] if number else []
 
 
 def _show(invocation: Invocation, status: BrokerStatus, how: str, *, running: bool = True, **facts: bool) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +65,24 @@ def test_status_and_stop_say_what_is_running(run: Run, calls: list[dict[str, Any
     assert run("broker", "stop").row["running"] is False
 
 
+def test_logs_prints_the_last_lines_of_the_log(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    log = tmp_path / "broker.log"
+    log.write_text("".join(f"line {number} of Kafka\n" for number in range(5_000)) + "\x1b[31mred\n")
+    monkeypatch.setattr(embedded, "daemon_status", lambda: replace(STATUS, log_path=log))
+    assert run("broker", "logs", "-n", "2", person=True).text == "line 4999 of Kafka\n\\x1b[31mred\n"
+    assert run("broker", "logs", "-n", "1").row == {"line": "\x1b[31mred"}
+    assert len(run("broker", "logs").rows) == 50
+    assert len(run("broker", "logs", "-n", "9999").rows) == 5_001
+    assert run("broker", "logs", "-n", "0").rows == []
+    log.unlink()
+    gone = run("broker", "logs")
+    assert (gone.code, "broker.log" in gone.stderr) == (2, True)
+
+
 def test_without_a_broker_status_and_stop_end_with_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "stop_daemon", lambda: None)
     monkeypatch.setattr(embedded, "daemon_status", lambda: None)
-    for command in ("status", "stop"):
+    for command in ("status", "stop", "logs"):
         ran = run("broker", command)
         assert ran.code == 1
         assert ran.stdout == b""
