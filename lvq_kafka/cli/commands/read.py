@@ -24,6 +24,7 @@ from lvq_kafka.json_lines import Format, event_line, is_unread, to_json, to_line
 from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.entries import EndOfDump, Entry
 from lvq_kafka.reading.selection import SelectionOptions
+from lvq_kafka.reading.view import View
 from lvq_kafka.reading.watch import Watch
 
 __all__ = ["browse", "get", "print_blocked", "read_timeout", "write_events"]
@@ -33,36 +34,50 @@ read_timeout = timeout_option(60.0, "Time limit for reading the queue.")
 
 @command(
     "get",
-    examples=["lvq get prices IBM", "lvq get prices IBM MSFT", "price=$(lvq get prices IBM --raw)"],
+    examples=[
+        "lvq get prices IBM",
+        "lvq get prices IBM MSFT",
+        "lvq get prices --prefix US.",
+        "price=$(lvq get prices IBM --raw)",
+    ],
 )
 @queue_argument
-@click.argument("keys", nargs=-1, required=True)
+@click.argument("keys", nargs=-1)
+@click.option("--prefix", metavar="TEXT", multiple=True, help="All keys that begin with this, sorted. Repeatable.")
 @click.option("--raw", is_flag=True, help="Print bare values, one per line.")
 @format_option
 @read_timeout
 def get(
-    invocation: Invocation, choice: QueueChoice, *, keys: tuple[str, ...], raw: bool, form: Format, timeout: float
+    invocation: Invocation,
+    choice: QueueChoice,
+    *,
+    keys: tuple[str, ...],
+    prefix: tuple[str, ...],
+    raw: bool,
+    form: Format,
+    timeout: float,
 ) -> None:
     """Print the current values of keys.
 
-    Exits with 1 if a key has no value. A consumed value is still the current value of its key.
+    Exits with 1 if a key, or a prefix, has no value. A consumed value is still the current value of its key.
     """
+    if not keys and not prefix:
+        raise click.UsageError("Name a key, or give --prefix TEXT.")
+    if keys and prefix:
+        raise click.UsageError("Name keys, or give --prefix TEXT; not both.")
     out = invocation.out
     queue = invocation.open(choice, form, create=True)
-    found, missing = [], []
-    with invocation.view(queue, timeout, keys=keys) as view:
-        for key in dict.fromkeys(keys):
-            try:
-                found.append(view.entry(key))
-            except KeyError:
-                missing.append(brief(key))
+    alone = len(keys) == 1
+    selected: SelectionOptions[Any] = {"keys": keys} if keys else {"prefix": prefix}
+    with invocation.view(queue, timeout, **selected) as view:
+        found, missing = _found(view, keys) if keys else _beginning(view, prefix)
     if raw:
         for entry in found:
-            out.raw(_raw(entry) + (b"\n" if len(keys) > 1 else b""))
+            out.raw(_raw(entry) + (b"" if alone else b"\n"))
     elif not out.person:
         for entry in found:
             out.raw(value_line(entry, form))
-    elif len(keys) == 1:
+    elif alone:
         for entry in found:
             out.say(_alone(entry.value))
     else:
@@ -72,8 +87,26 @@ def get(
         table.flush()
     complain_of_unread(sum(is_unread(entry.value, form) for entry in found), form)
     if missing:
-        named = ", ".join(key or "the empty key" for key in missing)
-        raise Complaint(f"{queue.name} has no value for {named}.", NOTHING)
+        raise Complaint(f"{queue.name} has no value for {', '.join(missing)}.", NOTHING)
+
+
+def _found(view: View[Any], keys: tuple[str, ...]) -> tuple[list[Entry[Any]], list[str]]:
+    """Return the entries of keys, and the keys that have none."""
+    found, missing = [], []
+    for key in dict.fromkeys(keys):
+        try:
+            found.append(view.entry(key))
+        except KeyError:
+            missing.append(brief(key) or "the empty key")
+    return found, missing
+
+
+def _beginning(view: View[Any], prefixes: tuple[str, ...]) -> tuple[list[Entry[Any]], list[str]]:
+    """Return the entries of a view in the order of their keys, and the prefixes that no key begins with."""
+    found = sorted(view.entries(), key=lambda entry: entry.key)
+    keys = [entry.key for entry in found]
+    missing = [one for one in dict.fromkeys(prefixes) if not any(key.startswith(one) for key in keys)]
+    return found, [f"keys that begin with {brief(one)}" if one else "any key" for one in missing]
 
 
 def _raw(entry: Entry[Any]) -> bytes:

@@ -38,6 +38,28 @@ def test_get_of_a_missing_key_ends_with_1_and_gives_the_others(prices: Run) -> N
     assert ran.stderr == "lvq: prices has no value for NOPE.\n"
 
 
+def test_get_of_a_prefix_gives_the_keys_that_begin_with_it_in_their_order(prices: Run) -> None:
+    prices("put", "prices", "INTC", "31")
+    prices("put", "prices", "IBB", "130")
+    assert values(prices, "get", "prices", "--prefix", "I") == [("IBB", "130"), ("IBM", "118.50"), ("INTC", "31")]
+    assert prices("get", "prices", "--prefix", "IB", "--raw").stdout == b"130\n118.50\n"
+    assert prices("get", "prices", "--prefix", "MS", "--raw").stdout == b"402.10\n", "one line for each, however many"
+    assert prices("get", "prices", "--prefix", "I", person=True).text.splitlines()[0].startswith("KEY")
+    assert len(values(prices, "get", "prices", "--prefix", "")) == 4
+
+
+def test_get_of_a_prefix_that_no_key_begins_with_ends_with_1_and_gives_the_others(prices: Run) -> None:
+    ran = prices("get", "prices", "--prefix", "IB", "--prefix", "X", "--prefix", "Y")
+    assert (ran.code, [row["key"] for row in ran.rows]) == (1, ["IBM"])
+    assert ran.stderr == "lvq: prices has no value for keys that begin with X, keys that begin with Y.\n"
+
+
+def test_get_takes_keys_or_a_prefix(prices: Run) -> None:
+    assert "Name a key, or give --prefix TEXT." in prices("get", "prices").stderr
+    both = prices("get", "prices", "IBM", "--prefix", "I")
+    assert (both.code, "not both" in both.stderr) == (2, True)
+
+
 def test_the_bare_value_is_byte_for_byte_what_was_stored(prices: Run) -> None:
     data = b"\xff\x00\r\n"
     prices("put", "prices", "bin", "-", stdin=data)
