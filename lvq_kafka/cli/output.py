@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from lvq_kafka.cli.table import ValueTable
 
-__all__ = ["Output", "count"]
+__all__ = ["Output", "age", "count"]
 
 _DELAY = 1.0  # seconds of waiting before anything is shown
 
@@ -116,3 +116,11 @@ class Output:
 def count(number: int, noun: str) -> str:
     """Return a number with its noun: ``1 value``, ``2 values``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def age(seconds: float) -> str:
+    """Return a time in its largest unit: ``42 s``, ``5 min``, ``3 h``, ``2 d``; ``0 s`` for one that is to come."""
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length:,.0f} {unit}"
+    return f"{max(0.0, seconds) // 1:.0f} s"

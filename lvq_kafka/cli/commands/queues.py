@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -11,12 +12,13 @@ import click
 from click.core import ParameterSource
 
 from lvq_kafka.cli.broker_import import import_file
-from lvq_kafka.cli.common_options import Seconds, SignedNumber, WholeNumber, command, settings, typed
+from lvq_kafka.cli.common_options import Seconds, SignedNumber, WholeNumber, command, settings, timeout_option, typed
 from lvq_kafka.cli.confirm import confirm, yes_option
-from lvq_kafka.cli.exit_codes import print_problem
+from lvq_kafka.cli.exit_codes import describe, print_problem
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
-from lvq_kafka.cli.output import count
+from lvq_kafka.cli.output import age, count
 from lvq_kafka.cli.queue_words import key_in_words, options_in_words
+from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.queue.definition import KeylessPolicy, QueueDefinition
 from lvq_kafka.core.queue.limits import Limits, OverflowPolicy
@@ -30,6 +32,7 @@ from lvq_kafka.declared.addressed import check_managing
 from lvq_kafka.declared.group_checks import Start
 from lvq_kafka.declared.queue_topic import OnMismatch
 from lvq_kafka.dialects.address_forms import parse_address
+from lvq_kafka.errors import LVQError
 from lvq_kafka.queue import Declaration, LastValueQueue
 from lvq_kafka.queue import queues as all_queues
 
@@ -367,36 +370,92 @@ def _declared(definition: QueueDefinition, declaration: Declaration, spec: Topic
     return lines
 
 
-@command("queues", examples=["lvq queues", "lvq queues | jq -r .name"])
-def queues(invocation: Invocation) -> None:
-    """List the declared queues."""
-    definitions = all_queues(cluster=invocation.connect())
-    if not invocation.out.person:
-        for definition in definitions:
-            invocation.out.row(definition.as_row())
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What waits in a queue."""
+
+    depth: int | None = None
+    """Messages that no consumer is done with; None for a queue that is not consumed, and if it is unknown."""
+    oldest: float | None = None
+    """The time at which the oldest of them arrived."""
+    problem: str | None = None
+    """Why it is unknown."""
+
+    @property
+    def cells(self) -> dict[str, str]:
+        """The cells of a table."""
+        if self.problem is not None:
+            return {"WAITING": "?", "OLDEST": "?"}
+        return {
+            "WAITING": "" if self.depth is None else f"{self.depth:,}",
+            "OLDEST": "" if self.oldest is None else age(time.time() - self.oldest),
+        }
+
+
+@command("queues", examples=["lvq queues", "lvq queues | jq -r .name", "lvq queues | jq 'select(.waiting > 1000)'"])
+@click.option("--definitions", is_flag=True, help="Read no queue: leave out how much waits, and since when.")
+@timeout_option(30.0, "Time limit for reading all queues.")
+def queues(invocation: Invocation, *, definitions: bool, timeout: float) -> None:
+    """List the declared queues, with how many messages wait in each, and how old the oldest is.
+
+    A message waits until a consumer is done with it; a newer value of its key takes its place. What waits in a queue
+    that cannot be read, or not in time, is unknown: it is warned of, and its number is "?", for programs null.
+    """
+    found = all_queues(cluster=invocation.connect())
+    if not found:
+        if invocation.out.person:
+            invocation.out.note("No queue is declared. Try: lvq declare prices --key-header ticker")
         return
+    measured: list[Waiting | None] = [None] * len(found)
     if not definitions:
-        invocation.out.note("No queue is declared. Try: lvq declare prices --key-header ticker")
+        with invocation.out.waiting(lambda: f"reading {count(len(found), 'queue')}"):
+            measured = list(_measured(invocation.connect(), found, timeout))
+    rows = list(zip(found, measured))
+    for definition, waiting in rows:
+        if waiting is not None and waiting.problem is not None:
+            print_problem(f"what waits in {definition.name} is unknown: {waiting.problem}", warning=True)
+    if not invocation.out.person:
+        for definition, waiting in rows:
+            counted = {} if waiting is None else {"waiting": waiting.depth, "oldest": waiting.oldest}
+            invocation.out.row({**definition.as_row(), **counted})
         return
     from lvq_kafka.cli.table import fitted_table
 
-    rows = [_shown(definition) for definition in definitions]
-    used = [column for column in rows[0] if any(row[column] for row in rows)]
-    rows = [{column: row[column] for column in used} for row in rows]
+    cells = [_shown(definition, waiting) for definition, waiting in rows]
+    used = [column for column in cells[0] if any(row[column] for row in cells)]
     table, left_out = fitted_table(
-        invocation.out.console.width, rows, gives_way=[column for column in _GIVES_WAY if column in used]
+        invocation.out.console.width,
+        [{column: row[column] for column in used} for row in cells],
+        gives_way=[column for column in _GIVES_WAY if column in used],
     )
     invocation.out.say(table)
     invocation.out.note_left_out(left_out)
 
 
+def _measured(cluster: Cluster, definitions: list[QueueDefinition], timeout: float) -> Iterator[Waiting]:
+    """Yield what waits in each queue, all within this time."""
+    deadline = time.monotonic() + timeout
+    for definition in definitions:
+        if definition.non_destructive:
+            yield Waiting()
+            continue
+        try:
+            left = max(0.0, deadline - time.monotonic())
+            stats = LastValueQueue.open(definition.name, cluster=cluster).stats(timeout=left)
+        except LVQError as error:
+            yield Waiting(problem=describe(error, typed(click.get_current_context())))
+        else:
+            yield Waiting(stats.depth, stats.oldest)
+
+
 _GIVES_WAY = ("ORDER", "WITHOUT KEY", "CONSUMED", "SELECTOR", "LIMITS", "SCHEDULED", "TTL", "GROUPS", "TOPIC", "KEY")
 
 
-def _shown(definition: QueueDefinition) -> dict[str, str]:
+def _shown(definition: QueueDefinition, waiting: Waiting | None) -> dict[str, str]:
     """Return a queue as a row of the list."""
     return {
         "QUEUE": definition.name,
+        **({} if waiting is None else waiting.cells),
         "KEY": _key_shown(definition),
         "TOPIC": definition.topic,
         "ORDER": _order_shown(definition),

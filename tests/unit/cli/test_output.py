@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from lvq_kafka.cli.output import Output, count
+from lvq_kafka.cli.output import Output, age, count
 from lvq_kafka.cli.printable import printable_value
 from lvq_kafka.core.text.quoting import printable
 
@@ -45,3 +45,11 @@ def test_a_person_is_whoever_reads_a_terminal_unless_json_is_asked_for(monkeypat
 
 def test_numbers_and_nouns_agree() -> None:
     assert [count(number, "value") for number in (0, 1, 1200)] == ["0 values", "1 value", "1,200 values"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(-3, "0 s"), (0.9, "0 s"), (59.9, "59 s"), (60, "1 min"), (7199, "1 h"), (86_400 * 1234, "1,234 d")],
+)
+def test_an_age_has_its_largest_unit(seconds: float, said: str) -> None:
+    assert age(seconds) == said

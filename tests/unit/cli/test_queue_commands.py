@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+import time
 import warnings
 from typing import Any
 
@@ -269,8 +271,37 @@ def test_queues_lists_what_is_declared(run: Run) -> None:
     run("declare", "a", "--record-key")
     assert [row["name"] for row in run("queues").rows] == ["a", "b"]
     lines = run("queues", person=True).text.splitlines()
-    assert lines[1].split()[:4] == ["a", "the", "record", "key"]
+    assert lines[0].split()[:3] == ["QUEUE", "WAITING", "KEY"], "nothing waits, so nothing is the oldest"
+    assert lines[1].split()[:5] == ["a", "0", "the", "record", "key"]
     assert lines[2].split()[-1] == "never"
+
+
+def test_queues_shows_how_much_waits_in_each_and_for_how_long(run: Run, memory_cluster: MemoryCluster) -> None:
+    run("declare", "jobs", "-k", "id")
+    run("declare", "users", "-k", "id", "--non-destructive")
+    begin = time.time()
+    for key, value in (("a", "1"), ("b", "2"), ("a", "3")):
+        run("put", "jobs", key, value)
+    run("put", "users", "u", "1")
+    jobs, users = run("queues").rows
+    assert (jobs["waiting"], users["waiting"], users["oldest"]) == (2, None, None), "of each key the newest"
+    assert begin - 1 < jobs["oldest"] < time.time() + 1
+    assert re.search(r"jobs +2 +\d+ (?:s|min)", run("queues", person=True).text)
+    assert "waiting" not in run("queues", "--definitions").rows[0]
+    assert "WAITING" not in run("queues", "--definitions", person=True).text
+
+
+def test_a_queue_that_cannot_be_measured_is_listed_and_warned_of(
+    run: Run, memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("declare", "a", "-k", "id")
+    run("declare", "b", "-k", "id")
+    memory_cluster.topics.delete("a")
+    ran = run("queues")
+    assert ran.code == 0
+    assert [(row["name"], row["waiting"]) for row in ran.rows] == [("a", None), ("b", 0)]
+    assert "warning: what waits in a is unknown: " in ran.stderr
+    assert re.search(r"^a +\?", run("queues", person=True).text, re.MULTILINE)
 
 
 def test_drop_deletes_a_queue_and_its_topic_only_when_asked(prices: Run, memory_cluster: MemoryCluster) -> None:
