@@ -15,7 +15,9 @@ from lvq_kafka._version import __version__
 from lvq_kafka.cli.commands.altering import alter
 from lvq_kafka.cli.commands.bridge import bridge
 from lvq_kafka.cli.commands.broker import broker
+from lvq_kafka.cli.commands.completion import completion
 from lvq_kafka.cli.commands.consume import consume
+from lvq_kafka.cli.commands.context import context
 from lvq_kafka.cli.commands.export import export
 from lvq_kafka.cli.commands.exporter import exporter
 from lvq_kafka.cli.commands.feed import feed
@@ -58,6 +60,7 @@ SECTIONS: Mapping[str, tuple[click.Command, ...]] = {
     "Bridge": (bridge,),
     "Manage": (purge, expire, reset, move, repair, reclaim, keep_alive, exporter),
     "Local broker": (broker,),
+    "Shell": (context, completion),
     "Qpid's test program": (lvqtest,),
 }
 
@@ -128,8 +131,9 @@ class Lvq(click.Group):
             )
         with formatter.section("The cluster"):
             formatter.write_text(
-                "Options override the environment, which overrides the file in --config. Without any of them, lvq "
-                "uses the broker of 'lvq broker start'. Secrets come from a file or the environment: "
+                "Options override the environment, which overrides the file in --config or the context in --context. "
+                "Without any of them, lvq uses the context of 'lvq context use', or else the broker of "
+                "'lvq broker start'. Secrets come from a file or the environment: "
                 "LVQ_SASL_USERNAME, LVQ_SASL_PASSWORD, LVQ_SSL_KEY_PASSWORD, or each with _FILE appended, to name a "
                 "file that holds it. Only lvqtest has options for them, as Qpid's has."
             )

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from lvq_kafka.cli.completing import complete_contexts, complete_queues
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.core.text.nearest import nearest
 from lvq_kafka.core.text.quoting import shell_word
@@ -54,7 +55,7 @@ _SECONDS = {
 _MULTIPLES = {"": 1, "k": 1000, "m": 1_000_000}
 _NEGATIVE = re.compile(r"-\.?\d[\d.,_]*(?:[eE][-+]?\d+)?")
 
-_COMMON = ("bootstrap_servers", "config", "json", "debug", "help")
+_COMMON = ("bootstrap_servers", "config", "context", "json", "debug", "help")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -339,6 +340,14 @@ def cluster_options(function: F) -> F:
             expose_value=False,
             callback=_remember,
         ),
+        click.option(
+            "--context",
+            metavar="NAME",
+            help="Such a file by its name: see 'lvq context'. [env: LVQ_CONTEXT]",
+            expose_value=False,
+            callback=_remember,
+            shell_complete=complete_contexts,
+        ),
     ]
     return _decorated(output_options(function), options)
 
@@ -395,7 +404,7 @@ def queue_argument(function: F) -> F:
         return function(*arguments, choice=QueueChoice(queue, bare, key_header), **options)
 
     options = [
-        click.argument("queue"),
+        click.argument("queue", shell_complete=complete_queues),
         click.option("--bare", is_flag=True, help="QUEUE is any compacted topic, not the name of a declared queue."),
         click.option("--key-header", metavar="NAME", help="With --bare: the header that holds the key."),
     ]

@@ -7,10 +7,12 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.output import Output
+from lvq_kafka.cli.saved_contexts import SavedContexts
 from lvq_kafka.core.text.quoting import listed, shell_word
 from lvq_kafka.declared.addressed import check_managing
 from lvq_kafka.dialects.address_forms import parse_address
@@ -60,6 +62,7 @@ class Invocation:
     out: Output = field(default_factory=Output)
     bootstrap_servers: str | None = None
     config: str | None = None
+    context: str | None = None
     debug: bool = False
     running: click.Context | None = None
     """The command that runs, once its options are known."""
@@ -86,30 +89,54 @@ class Invocation:
         return self.cluster
 
     def _client_config(self, environ: Mapping[str, str]) -> ClientConfig:
-        """Build the configuration: options override the environment, which overrides the file."""
+        """Build the configuration: options override the environment, which overrides the file or context."""
         from lvq_kafka.kafka import ClientConfig
 
         chosen = dict(environ)
-        if self.config is not None:
-            chosen["LVQ_CONFIG"] = self.config
+        if (source := self.named_file(environ)) is not None:
+            chosen["LVQ_CONFIG"] = os.fspath(source)
         if self.bootstrap_servers is not None:
             chosen["LVQ_BOOTSTRAP_SERVERS"] = self.bootstrap_servers
             chosen.pop("LVQ_BOOTSTRAP_SERVERS_FILE", None)
         named = ("LVQ_CONFIG", "LVQ_BOOTSTRAP_SERVERS", "LVQ_BOOTSTRAP_SERVERS_FILE")
         if not any(chosen.get(name) for name in named):
+            # Only here is the context in use looked for: its password is for its own brokers, and for no others.
+            in_use = SavedContexts().path_in_use() if self.default_servers is None else None
             servers = self.default_servers or _daemon_servers()
-            if servers is None:
+            if in_use is not None:
+                chosen["LVQ_CONFIG"] = os.fspath(in_use)
+            elif servers is not None:
+                chosen["LVQ_BOOTSTRAP_SERVERS"] = servers
+            else:
                 raise ConfigError(
                     "No cluster is named.",
                     options=["bootstrap-servers"],
-                    hint="Give -b host:port or --config FILE, set LVQ_BOOTSTRAP_SERVERS or LVQ_CONFIG, "
+                    hint="Give -b host:port, --config FILE or --context NAME, set LVQ_BOOTSTRAP_SERVERS or LVQ_CONFIG, "
                     "or start one here: lvq broker start.",
                 )
-            chosen["LVQ_BOOTSTRAP_SERVERS"] = servers
         config = ClientConfig.from_env(chosen)
         if chosen.get("LVQ_CONFIG"):
             _warn_of_readers(chosen["LVQ_CONFIG"])
         return config if self.amend is None else self.amend(config)
+
+    def named_file(self, environ: Mapping[str, str]) -> Path | None:
+        """Return the properties file that the options name, or else the environment, itself or as a context.
+
+        Raises:
+            ConfigError: a file and a context are both named, or there is no such context.
+        """
+        if self.config is not None or self.context is not None:
+            file, context, both = self.config, self.context, ("--config", "--context")
+        else:
+            both = ("LVQ_CONFIG", "LVQ_CONTEXT")
+            file, context = map(environ.get, both)
+        if file and context:
+            raise ConfigError(
+                f"{' and '.join(both)} are both given.",
+                options=both,
+                hint="A context takes the place of the file: leave one of them out.",
+            )
+        return SavedContexts().path(context) if context else Path(file) if file else None
 
     def open(self, choice: QueueChoice, form: Format = "bytes", *, create: bool = False) -> LastValueQueue[Any]:
         """Open the queue that a command is about.

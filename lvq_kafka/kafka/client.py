@@ -15,7 +15,7 @@ from lvq_kafka.core.text.validation import function, mapping, text
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka.properties import CONSUMER_ONLY, JAVA_NAMES, OWNED, PRODUCER_ONLY, is_secret
 
-__all__ = ["ClientConfig", "PropertyValue", "port_of", "secrets_in"]
+__all__ = ["ClientConfig", "PropertyValue", "port_of", "properties_text", "secrets_in"]
 
 PropertyValue = str | int | float | bool | Callable[..., Any]
 """A property value as librdkafka takes it.
@@ -277,6 +277,16 @@ def _read(path: Path, option: str) -> dict[str, str]:
                 hint="Write a backslash as \\\\.",
             ) from None
     return properties
+
+
+def properties_text(properties: Mapping[str, PropertyValue]) -> str:
+    """Return the text of a properties file that `ClientConfig.from_file` reads."""
+    return "".join(f"{name}={_escaped(str(value))}\n" for name, value in properties.items())
+
+
+def _escaped(value: str) -> str:
+    text = "".join("\\\\" if c == "\\" else c if c.isprintable() or c > "\uffff" else f"\\u{ord(c):04x}" for c in value)
+    return f"\\{text}" if text[:1] == " " else text
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -17,10 +17,17 @@ from tests.unit.cli.terminal import terminal
 
 
 @pytest.fixture(autouse=True)
-def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("LVQ_BOOTSTRAP_SERVERS", "LVQ_BOOTSTRAP_SERVERS_FILE", "LVQ_CONFIG", "LVQ_SASL_PASSWORD"):
+def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in (
+        "LVQ_BOOTSTRAP_SERVERS",
+        "LVQ_BOOTSTRAP_SERVERS_FILE",
+        "LVQ_CONFIG",
+        "LVQ_CONTEXT",
+        "LVQ_SASL_PASSWORD",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(session_module, "_daemon_servers", lambda: None)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
 
 
 @pytest.fixture
