@@ -9,6 +9,7 @@ import click
 
 from lvq_kafka.cli.commands.queues import finding_row, seconds_option
 from lvq_kafka.cli.common_options import WholeNumber, command, pair
+from lvq_kafka.cli.completing import complete_queues
 from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.queue_words import changes_by_name, changes_in_words
@@ -33,7 +34,7 @@ __all__ = ["alter"]
         "lvq alter prices -o maximumMessageTtl=60000",
     ],
 )
-@click.argument("name", metavar="QUEUE")
+@click.argument("name", metavar="QUEUE", shell_complete=complete_queues)
 @click.option("--ttl", is_flag=True, help="Let messages carry a TTL of their own.")
 @seconds_option("--default-ttl", "The TTL of messages without their own.")
 @seconds_option("--min-ttl", "The least TTL that a message may have.")

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import click
 
 from lvq_kafka.cli.common_options import Seconds, WholeNumber, command, format_option
+from lvq_kafka.cli.completing import complete_queues
 from lvq_kafka.cli.exit_codes import COMMAND_FAILED, NOTHING, Complaint, complain_of_unread, print_problem
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.output import Output
@@ -65,7 +66,7 @@ _SELECTING = {
         "lvq consume orders --exec ./handle.sh --workers 8 --on-failure retry --max-deliveries 5 --dead-letters bad",
     ],
 )
-@click.argument("queue")
+@click.argument("queue", shell_complete=complete_queues)
 @click.option("-n", "--count", type=WholeNumber(min=1), help="Stop after this many messages.  [default: never]")
 @click.option(
     "--timeout",

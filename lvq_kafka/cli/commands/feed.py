@@ -8,6 +8,7 @@ from typing import get_args
 import click
 
 from lvq_kafka.cli.common_options import command
+from lvq_kafka.cli.completing import complete_queues
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.output import Output, count
 from lvq_kafka.declared.group_checks import Start
@@ -25,7 +26,7 @@ __all__ = ["feed"]
     ],
 )
 @click.argument("source")
-@click.argument("queue")
+@click.argument("queue", shell_complete=complete_queues)
 @click.option(
     "--start",
     type=click.Choice(get_args(Start)),

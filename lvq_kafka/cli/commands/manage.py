@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lvq_kafka.cli.common_options import Seconds, command, key_option, timeout_option, typed
+from lvq_kafka.cli.completing import complete_queues
 from lvq_kafka.cli.confirm import confirm, yes_option
 from lvq_kafka.cli.exit_codes import describe, print_problem
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
@@ -25,7 +26,7 @@ _reading = timeout_option(60.0, "Time limit for reading the queue.")
 
 
 @command("purge", examples=["lvq purge prices", "lvq purge prices --key IBM --key MSFT --yes"])
-@click.argument("queue")
+@click.argument("queue", shell_complete=complete_queues)
 @key_option
 @yes_option
 @_reading
@@ -48,7 +49,7 @@ def purge(invocation: Invocation, queue: str, *, keys: tuple[str, ...], yes: boo
 
 
 @command("expire", examples=["lvq expire prices --older-than 86400 --yes"])
-@click.argument("queue")
+@click.argument("queue", shell_complete=complete_queues)
 @click.option(
     "--older-than",
     type=Seconds(min=0),
@@ -78,7 +79,7 @@ def expire(invocation: Invocation, queue: str, *, older_than: float, yes: bool, 
         "lvq reset prices --offset 0=120 --offset 3=77 --yes",
     ],
 )
-@click.argument("queue")
+@click.argument("queue", shell_complete=complete_queues)
 @click.option("--to", callback=point, metavar="WHERE", help="earliest, latest, or a time.")
 @click.option(
     "--offset",
@@ -113,8 +114,8 @@ def reset(invocation: Invocation, queue: str, *, to: Point | None, offsets: dict
 
 
 @command("move", examples=["lvq move prices archive", "lvq move orders review --key 4711 --yes"])
-@click.argument("queue")
-@click.argument("destination")
+@click.argument("queue", shell_complete=complete_queues)
+@click.argument("destination", shell_complete=complete_queues)
 @key_option
 @click.option(
     "--not-atomic", is_flag=True, help="Without transactions: after a failure, a message can be in both queues."
@@ -151,7 +152,7 @@ def move(
 
 
 @command("reclaim", examples=["lvq reclaim prices"])
-@click.argument("queue")
+@click.argument("queue", shell_complete=complete_queues)
 @yes_option
 def reclaim(invocation: Invocation, queue: str, *, yes: bool) -> None:
     """Delete consumed messages from a queue's topic.

@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from lvq_kafka.cli.broker_import import import_file
 from lvq_kafka.cli.common_options import Seconds, SignedNumber, WholeNumber, command, settings, timeout_option, typed
+from lvq_kafka.cli.completing import complete_queues
 from lvq_kafka.cli.confirm import confirm, yes_option
 from lvq_kafka.cli.exit_codes import describe, print_problem
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
@@ -511,7 +512,7 @@ def grouped_by(groups: Groups) -> str:
 
 
 @command("drop", examples=["lvq drop prices", "lvq drop prices --with-topic --yes"])
-@click.argument("queue")
+@click.argument("queue", shell_complete=complete_queues)
 @click.option("--with-topic", is_flag=True, help="Delete its topic too, with everything in it.")
 @yes_option
 def drop(invocation: Invocation, queue: str, *, with_topic: bool, yes: bool) -> None:

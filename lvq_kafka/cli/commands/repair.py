@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from lvq_kafka.cli.common_options import command
+from lvq_kafka.cli.completing import complete_queues
 from lvq_kafka.cli.exit_codes import WRONG_QUEUE, Complaint
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.offset_spec import point
@@ -23,7 +24,7 @@ __all__ = ["damage_row", "repair"]
     "repair",
     examples=["lvq repair prices", "lvq repair prices --apply", "lvq repair prices --start earliest --apply"],
 )
-@click.argument("queue")
+@click.argument("queue", shell_complete=complete_queues)
 @click.option(
     "--start", callback=point, metavar="WHERE", help="Where to start if the record of what was consumed is lost."
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from lvq_kafka.cli.common_options import WholeNumber, command, format_option
+from lvq_kafka.cli.completing import complete_queues
 from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.output import Output
@@ -28,7 +29,7 @@ __all__ = ["serve"]
         "lvq serve prices --host 0.0.0.0 --allow-host prices.example.com --token-file tokens",
     ],
 )
-@click.argument("queues", metavar="QUEUE…", nargs=-1, required=True)
+@click.argument("queues", metavar="QUEUE…", nargs=-1, required=True, shell_complete=complete_queues)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
     "--port",
