@@ -1,4 +1,4 @@
-"""What the shell may complete with: queues of the cluster, and contexts.
+"""Names that the shell may complete with: queues of the cluster, and contexts.
 
 Pressing a key must neither fail nor wait for long: without an answer there is nothing to complete with.
 """
@@ -22,7 +22,7 @@ _MOST = 200  # names
 
 
 def complete_queues(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the names of queues that begin with a text; none if the cluster does not tell in time."""
+    """Return the queues whose names begin with a text; none if the cluster is late."""
     invocation = ctx.ensure_object(Invocation)
 
     def names() -> list[str]:
@@ -41,12 +41,12 @@ def complete_contexts(ctx: click.Context, param: click.Parameter, incomplete: st
 def _beginning(incomplete: str, names: Callable[[], list[str]]) -> list[str]:
     found: list[str] = []
 
-    def look() -> None:
+    def find_names() -> None:
         with suppress(Exception):
             found.extend(names())
 
     with _silence():
-        thread = threading.Thread(target=look, daemon=True, name="lvq-completion")
+        thread = threading.Thread(target=find_names, daemon=True, name="lvq-completion")
         thread.start()
         thread.join(_PATIENCE)
     # A name with other characters would be a word of the shell's own.
@@ -55,7 +55,7 @@ def _beginning(incomplete: str, names: Callable[[], list[str]]) -> list[str]:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Redirect stderr, which the client writes to as well; the user is in the middle of a line."""
+    """Redirect stderr, to which the client writes, too; a line is being typed."""
     kept = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:

@@ -89,7 +89,7 @@ class Invocation:
         return self.cluster
 
     def _client_config(self, environ: Mapping[str, str]) -> ClientConfig:
-        """Build the configuration: options override the environment, which overrides the file or context."""
+        """Build the configuration: of options, the environment, and the file or context."""
         from lvq_kafka.kafka import ClientConfig
 
         chosen = dict(environ)
@@ -120,7 +120,7 @@ class Invocation:
         return config if self.amend is None else self.amend(config)
 
     def named_file(self, environ: Mapping[str, str]) -> Path | None:
-        """Return the properties file that the options name, or else the environment, itself or as a context.
+        """Return the properties file that the options or the environment name.
 
         Raises:
             ConfigError: a file and a context are both named, or there is no such context.

@@ -119,7 +119,7 @@ def count(number: int, noun: str) -> str:
 
 
 def age(seconds: float) -> str:
-    """Return a time in its largest unit: ``42 s``, ``5 min``, ``3 h``, ``2 d``; ``0 s`` for one that is to come."""
+    """Return a time in its largest unit: ``42 s``, ``5 min``, ``3 h`` or ``2 d``."""
     for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= length:
             return f"{seconds // length:,.0f} {unit}"

@@ -68,7 +68,7 @@ class SavedContexts:
         return path
 
     def save(self, name: str, text: str) -> Path:
-        """Write the properties file of a context, and return its path. Nobody else can read it at any time.
+        """Write the file of a context, which nobody else can ever read, and return its path.
 
         Raises:
             ConfigError: the name is unsuitable.
@@ -80,7 +80,7 @@ class SavedContexts:
         return path
 
     def use(self, name: str | None) -> None:
-        """Have commands that name no cluster use a context; with None, none.
+        """Make a context the one in use; with None, none is.
 
         Raises:
             ConfigError: there is no such context.
@@ -117,7 +117,7 @@ class SavedContexts:
     def _path(self, name: str) -> Path:
         if not _NAME.fullmatch(name):
             raise ConfigError(
-                f"{brief(name)} is no name of a context.",
+                f"{brief(name)} cannot be the name of a context.",
                 options=["context"],
                 hint="Use up to 100 letters, digits, and _ . - within them.",
             )

@@ -373,7 +373,7 @@ def _declared(definition: QueueDefinition, declaration: Declaration, spec: Topic
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What waits in a queue."""
+    """The messages that wait in a queue."""
 
     depth: int | None = None
     """Messages that no consumer is done with; None for a queue that is not consumed, and if it is unknown."""
@@ -397,7 +397,7 @@ class Waiting:
 @click.option("--definitions", is_flag=True, help="Read no queue: leave out how much waits, and since when.")
 @timeout_option(30.0, "Time limit for reading all queues.")
 def queues(invocation: Invocation, *, definitions: bool, timeout: float) -> None:
-    """List the declared queues, with how many messages wait in each, and how old the oldest is.
+    """List the declared queues, with how much waits in each, and how old the oldest is.
 
     A message waits until a consumer is done with it; a newer value of its key takes its place. What waits in a queue
     that cannot be read, or not in time, is unknown: it is warned of, and its number is "?", for programs null.

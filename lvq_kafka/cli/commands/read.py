@@ -102,7 +102,7 @@ def _found(view: View[Any], keys: tuple[str, ...]) -> tuple[list[Entry[Any]], li
 
 
 def _beginning(view: View[Any], prefixes: tuple[str, ...]) -> tuple[list[Entry[Any]], list[str]]:
-    """Return the entries of a view in the order of their keys, and the prefixes that no key begins with."""
+    """Return the entries of a view, sorted by key, and the prefixes that found none."""
     found = sorted(view.entries(), key=lambda entry: entry.key)
     keys = [entry.key for entry in found]
     missing = [one for one in dict.fromkeys(prefixes) if not any(key.startswith(one) for key in keys)]

@@ -91,7 +91,7 @@ def test_a_secret_on_the_command_line_is_refused(run: Run) -> None:
     ("arguments", "code", "said"),
     [
         (["set", "test"], 2, "Name the brokers"),
-        (["set", "../test", "-b", "a:1"], 2, "is no name of a context"),
+        (["set", "../test", "-b", "a:1"], 2, "cannot be the name of a context"),
         (["set", "test", "-b", "a:1", "-o", "group.id=g"], 2, "group.id cannot be set"),
         (["use"], 2, "Name a context, or give --none."),
         (["use", "nope"], 2, "There is no context nope."),
@@ -100,7 +100,7 @@ def test_a_secret_on_the_command_line_is_refused(run: Run) -> None:
         (["show"], 1, "No context is in use."),
     ],
 )
-def test_what_cannot_be_is_an_error_with_its_remedy(run: Run, arguments: list[str], code: int, said: str) -> None:
+def test_a_context_that_cannot_be_is_an_error_with_its_remedy(run: Run, arguments: list[str], code: int, said: str) -> None:
     run("context", "set", "production", "-b", "a:1")
     ran = run("context", *arguments)
     assert ran.code == code

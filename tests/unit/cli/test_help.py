@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -24,6 +25,9 @@ def commands(group: click.Group = lvq, path: tuple[str, ...] = ()) -> Iterator[t
 
 
 ALL = dict(commands())
+
+_EXISTING = {".jsonl": "-", ".properties": __file__}
+"""Files that exist, in place of those in examples."""
 
 
 def help_of(*path: str) -> str:
@@ -59,7 +63,7 @@ def test_every_example_can_be_typed(example: str) -> None:
         if words[0] == "lvq":
             path = tuple(words[1:3]) if tuple(words[1:3]) in ALL else (words[1],)
             # The files in examples need not exist.
-            arguments = ["-" if word.endswith(".jsonl") else word for word in words[1 + len(path) :]]
+            arguments = [_EXISTING.get(Path(word).suffix, word) for word in words[1 + len(path) :]]
             ALL[path].make_context("lvq", arguments)
 
 
