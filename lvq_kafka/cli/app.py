@@ -24,6 +24,7 @@ from lvq_kafka.cli.commands.feed import feed
 from lvq_kafka.cli.commands.hold import hold
 from lvq_kafka.cli.commands.lvqtest import lvqtest
 from lvq_kafka.cli.commands.manage import expire, keep_alive, move, purge, reclaim, reset
+from lvq_kafka.cli.commands.mcp import mcp
 from lvq_kafka.cli.commands.options import options
 from lvq_kafka.cli.commands.queues import declare, drop, queues
 from lvq_kafka.cli.commands.read import browse, get
@@ -55,7 +56,7 @@ __all__ = ["lvq"]
 SECTIONS: Mapping[str, tuple[click.Command, ...]] = {
     "Queues": (declare, alter, options, settings, queues, stats, drop),
     "Write": (send, put, delete, feed),
-    "Read": (get, browse, watch, sql, export, hold, serve),
+    "Read": (get, browse, watch, sql, export, hold, serve, mcp),
     "Consume": (consume,),
     "Bridge": (bridge,),
     "Manage": (purge, expire, reset, move, repair, reclaim, keep_alive, exporter),

@@ -13,6 +13,7 @@ import dataclasses
 import json
 import re
 import signal
+import sys
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import mcp.client.stdio  # noqa: F401  # what it takes for stderr is decided now, and pytest replaces that in a test
 import pytest
 from click.testing import CliRunner
 
@@ -297,6 +299,18 @@ def test_a_worker_of_gunicorn_attaches_to_what_another_process_writes(
         names["post_worker_init"](worker)
         with worker.wsgi.parities as parities:
             assert dict(parities) == {"CHF": "0.94"}
+
+
+def test_an_agent_gets_the_price_that_it_asks_for() -> None:
+    names: dict[str, Any] = {}
+    code = block("docs/how-to/agents.md", "python", "async def price_of")
+    started = 'command="lvq", args=["mcp", "agent-quotes", "-b", "localhost:9092"]'
+    assert started in code
+    code = code.replace(started, f'command={sys.executable!r}, args=["-m", "tests.unit.cli.memory_lvq", "mcp"]')
+    exec(code.replace('"agent-quotes"', '"prices"'), names)
+    answer = asyncio.run(asyncio.wait_for(names["price_of"]("IBM"), 120))
+    assert [row["value"] for row in answer["values"]] == ["118.50"]
+    assert answer["note"].startswith(("Current: ", "Nearly current: "))
 
 
 def test_the_function_that_browses_works(

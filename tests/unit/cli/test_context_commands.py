@@ -100,7 +100,9 @@ def test_a_secret_on_the_command_line_is_refused(run: Run) -> None:
         (["show"], 1, "No context is in use."),
     ],
 )
-def test_a_context_that_cannot_be_is_an_error_with_its_remedy(run: Run, arguments: list[str], code: int, said: str) -> None:
+def test_a_context_that_cannot_be_is_an_error_with_its_remedy(
+    run: Run, arguments: list[str], code: int, said: str
+) -> None:
     run("context", "set", "production", "-b", "a:1")
     ran = run("context", *arguments)
     assert ran.code == code
