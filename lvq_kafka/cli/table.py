@@ -117,7 +117,7 @@ class ValueTable:
         longer = max(0, len(place) - place_width) if place_width else 0
         longer += max(0, len(when) - when_width) if when_width else 0
         text = _fit(value + headers, max(1, self._room - longer))
-        shown = _fit(printable_key(key), key_width)
+        shown = _fit_key(printable_key(key), key_width)
         parts = [(text[: len(value)], style), (text[len(value) :], "dim")]
         self._line((shown, f"bold cyan {key_style}".strip()), parts, when, place, style="dim")
 
@@ -178,6 +178,18 @@ def _fit(text: str, width: int) -> str:
     if text.isascii():  # like most: one column per character
         return f"{text[: width - 1]}…" if len(text) > width else text.ljust(width)
     return set_cell_size(text, width) if cell_len(text) <= width else set_cell_size(text, width - 1) + "…"
+
+
+def _fit_key(text: str, width: int) -> str:
+    """Fit a key into a column: what is left out is its middle, as many keys begin alike."""
+    if cell_len(text) <= width or width < _KEY_WIDTH[0]:
+        return _fit(text, width)
+    end, room = "", (width - 1) // 2
+    for character in reversed(text):
+        if cell_len(character + end) > room:
+            break
+        end = character + end
+    return f"{set_cell_size(text, width - 1 - cell_len(end))}…{end}"
 
 
 def _place(item: Valued) -> str:

@@ -22,7 +22,7 @@ __all__ = ["mcp"]
     examples=[
         "lvq mcp",
         "lvq mcp prices orders --context production",
-        "claude mcp add prices -- lvq mcp prices -b localhost:9092",
+        "lvq mcp prices --max-value-bytes 500 -b localhost:9092",
     ],
 )
 @click.argument("queues", metavar="[QUEUE…]", nargs=-1, shell_complete=complete_queues)

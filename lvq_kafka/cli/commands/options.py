@@ -23,6 +23,8 @@ from lvq_kafka.core.text.quoting import shell_word
 
 __all__ = ["options"]
 
+_NARROW = 60  # columns of a terminal
+
 
 @click.command(
     "options",
@@ -85,6 +87,11 @@ def _say_all(invocation: Invocation, rows: list[OptionName]) -> None:
 
     from lvq_kafka.cli.table import plain_table
 
+    if invocation.out.console.width < _NARROW:  # in columns, no name would be whole
+        for row in rows:
+            head = Text.assemble((row.name, "bold cyan"), (f"  {_in(row)}", "dim"))
+            invocation.out.say(head.append(f"\n{explanation(row)}\n"))
+        return
     table = plain_table()
     for head, style in (("OPTION", "bold cyan"), ("IN", ""), ("HERE", "")):
         table.add_column(head, style=style, overflow="fold")
