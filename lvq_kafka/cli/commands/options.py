@@ -89,8 +89,8 @@ def _say_all(invocation: Invocation, rows: list[OptionName]) -> None:
 
     if invocation.out.console.width < _NARROW:  # in columns, no name would be whole
         for row in rows:
-            head = Text.assemble((row.name, "bold cyan"), (f"  {_in(row)}", "dim"))
-            invocation.out.say(head.append(f"\n{explanation(row)}\n"))
+            name = Text.assemble((row.name, "bold cyan"), (f"  {_in(row)}", "dim"))
+            invocation.out.say(name.append(f"\n{explanation(row)}\n"))
         return
     table = plain_table()
     for head, style in (("OPTION", "bold cyan"), ("IN", ""), ("HERE", "")):
