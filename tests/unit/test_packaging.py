@@ -87,8 +87,8 @@ def test_one_wheel_has_both_packages_and_their_data(tmp_path: Path) -> None:
     assert entry_points["pytest11"]["lvq_kafka"] == "lvq_kafka.testing.plugin"
     required = metadata.get_all("Requires-Dist", [])
     assert [line.split(">")[0] for line in required if "extra ==" not in line] == ["confluent-kafka"]
-    here = {"arrow", "bridge", "cli", "embedded", "mcp", "otel", "prometheus", "selectors", "serve", "sql", "store", "testing"}
-    extras = here | {"spark", "demo", "all"}
+    small = {"bridge", "cli", "mcp", "otel", "prometheus", "selectors", "serve", "store", "testing"}
+    extras = small | {"arrow", "embedded", "sql", "spark", "demo", "all"}
     assert set(metadata.get_all("Provides-Extra", [])) == extras
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["Description-Content-Type"] == "text/markdown"
