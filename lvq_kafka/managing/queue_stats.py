@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.commit_map.commit_map import LONGEST_TEXT, CommitMap
@@ -102,7 +102,7 @@ class QueueStats:
 
     None while consumers are active, if this user may not read it, and for a queue that is never consumed.
     """
-    waited: float | None
+    waited: float | None = field(compare=False)
     """Seconds for which the oldest message has waited, by this machine's clock; None if there is none."""
     pending: bool
     """True if an open transaction holds offsets of the group; its acks count as not done."""

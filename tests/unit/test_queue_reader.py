@@ -54,6 +54,7 @@ def test_they_have_nothing_but_their_purpose_apart(kind: str) -> None:
         *("wait_caught_up_async", "barrier_async", "wait_for_async", "watch_async"),
         *("page_async", "scan_async", "snapshot_async"),
         *("index", "find", "top", "find_async", "top_async", "unindexed"),
+        *("topic", "value_codec", "undecoded", "complete", "cut", "look_up", "to_arrow", "sql"),
     }
     assert public(Browser) - public(View) == {"as_of", "drain", "refresh", "refresh_async", "poll"}
 

@@ -104,9 +104,9 @@ def test_messages_that_it_could_not_store_are_logged(
         producer.put("a", "1")
     with left_behind():
         del producer
-    eventually(all_ended)
     said = "the producer of q, closed in the background: no room 1 more message for 'q' may have been stored."
-    assert said in caplog.text
+    eventually(lambda: said in caplog.text)
+    eventually(all_ended)
 
 
 def test_an_open_transaction_is_aborted_and_logged_with_its_number(

@@ -73,6 +73,8 @@ LEFT_OUT = {
     "topic": "is an attribute",
     "text_limit": "is in crowded",
     "oldest": "is by priority, or of all",
+    "waited": "is the age of the oldest",
+    "retention": "is a setting of the brokers",
 }
 """Fields of statistics that are no metrics, and why."""
 

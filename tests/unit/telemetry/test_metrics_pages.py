@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.web_server import web_server
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.core.measures.conventions import VERSION
@@ -16,6 +15,7 @@ from lvq_kafka.core.measures.measured import SOURCES
 from lvq_kafka.serve import app
 from lvq_kafka.telemetry import QueueSurvey
 from lvq_kafka.testing import MemoryCluster
+from tests.listening import listening
 from tests.pages import DOCS, block, blocks, build_script, page
 
 PAGE = "docs/how-to/metrics.md"
@@ -27,7 +27,7 @@ def test_curl_gets_from_the_exporter_what_the_page_shows(memory_cluster: MemoryC
     (shown,) = [each for each in blocks(PAGE) if "curl" in each.body]
     survey = QueueSurvey(memory_cluster)
     survey.measure()
-    with web_server(app(metrics=survey.metrics)) as port:
+    with listening(app(metrics=survey.metrics)) as port:
         script = shown.body.replace("localhost:9464", f"localhost:{port}")
         ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout == shown.output
