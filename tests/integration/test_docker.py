@@ -390,8 +390,11 @@ def test_the_command_line_image_holds_the_locked_versions_of_two_extras_and_noth
 
 
 _ATTACH = """
+import sys
 from lvq_kafka import TEXT, attach
 with attach("/var/lib/lvq/parities", value=TEXT) as view:
+    view.wait_for(sys.argv[1], 60)  # until the next holder writes, the store is as the one before has left it
+    view.wait_caught_up(60)
     print(dict(view), view.state)
 """
 
@@ -402,7 +405,7 @@ def test_r41_containers_share_a_store_on_a_volume_in_one_pid_namespace(kafka: Ka
         "parities", key_header="currency", value=TEXT, bootstrap_servers=kafka.bootstrap_servers
     ) as queue:
         with queue.producer() as producer:
-            producer.put("CHF", "0.94").result(60)
+            position = str(producer.put("CHF", "0.94").result(60))
         volume = f"lvq-test-store-{os.getpid()}"
         shared = ("--volume", f"{volume}:/var/lib/lvq")
         reading = ("run", "--rm", "--network", "none", "--entrypoint", "python3", *shared)
@@ -411,18 +414,15 @@ def test_r41_containers_share_a_store_on_a_volume_in_one_pid_namespace(kafka: Ka
             "run", "--detach", "--network", "host", *shared, CLI_IMAGE, "-b", kafka.bootstrap_servers, *holding
         )
         try:
-            assert docker(*reading, f"--pid=container:{holder}", CLI_IMAGE, "-c", _ATTACH) == (
-                "{'CHF': '0.94'} caught-up"
-            )
+            together = f"--pid=container:{holder}"
+            assert docker(*reading, together, CLI_IMAGE, "-c", _ATTACH, position) == "{'CHF': '0.94'} caught-up"
             with pytest.raises(AssertionError, match="PID namespace"):
-                docker(*reading, CLI_IMAGE, "-c", _ATTACH)
+                docker(*reading, CLI_IMAGE, "-c", _ATTACH, position)
             docker("kill", holder)
             with queue.producer() as producer:
-                producer.put("CHF", "0.95").result(60)
+                position = str(producer.put("CHF", "0.95").result(60))
             docker("start", holder)
-            assert docker(*reading, f"--pid=container:{holder}", CLI_IMAGE, "-c", _ATTACH) == (
-                "{'CHF': '0.95'} caught-up"
-            )
+            assert docker(*reading, together, CLI_IMAGE, "-c", _ATTACH, position) == "{'CHF': '0.95'} caught-up"
         finally:
             docker("rm", "--force", holder)
             docker("volume", "rm", volume)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -28,8 +29,12 @@ def test_a_page_that_needs_more_than_a_broker_has_a_test_that_names_it() -> None
 
 @pytest.mark.timeout(600)
 def test_the_pages_do_what_they_show_from_first_to_last(
-    private_broker: ProvidedBroker, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    private_broker: ProvidedBroker,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # for files that a page writes
     monkeypatch.setenv("LVQ_BOOTSTRAP_SERVERS", private_broker.bootstrap_servers)
     printed: dict[str, str] = {}
 
