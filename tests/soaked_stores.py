@@ -23,6 +23,7 @@ import psutil
 
 from lvq_kafka import BYTES, LastValueQueue, Ttl, View, attach
 from lvq_kafka.testing import MemoryCluster
+from tests.benchmarks.children import anonymous_memory
 from tests.clock import Clock
 from tests.following import keep_up
 from tests.running import ROOT
@@ -48,8 +49,7 @@ class Taken:
     def now(cls) -> Taken:
         """Return those of this process."""
         gc.collect()
-        [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon:")]
-        return cls(int(line.split()[1]) * 1024, psutil.Process().num_fds(), threading.active_count())
+        return cls(anonymous_memory(), psutil.Process().num_fds(), threading.active_count())
 
 
 @dataclass

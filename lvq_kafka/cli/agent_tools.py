@@ -19,12 +19,11 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import BYTES
 from lvq_kafka.core.latest.catch_up import ReaderStatus
 from lvq_kafka.core.log.keys import encode_key
-from lvq_kafka.core.log.records import Record
 from lvq_kafka.core.text.quoting import brief, listed
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.json_lines import shown
 from lvq_kafka.queue import LastValueQueue, queues
-from lvq_kafka.reading.entries import EndOfDump, Entry
+from lvq_kafka.reading.entries import EndOfDump, Entry, to_record
 from lvq_kafka.reading.selection import Selection
 from lvq_kafka.reading.view import View
 
@@ -216,7 +215,7 @@ class AgentTools:
         token, last = after, False
         while not last and len(rows) < limit and read < _MOST_READ and size < self._most_in_all:
             page = view.page(token, limit=min(_STEP, limit - len(rows)), prefix=prefix)
-            chosen = [entry for entry in page.entries if selection is None or selection.matches(_record(entry))]
+            chosen = [entry for entry in page.entries if selection is None or selection.matches(to_record(entry))]
             rows += [described_value(entry, self._most_bytes) for entry in chosen]
             size += sum(_size(row) for row in rows[len(rows) - len(chosen) :])
             read, token, last = read + len(page.entries), page.token, page.last
@@ -317,9 +316,3 @@ def described_value(entry: Entry[bytes], most: int) -> dict[str, Any]:
 
 def _size(row: Mapping[str, Any]) -> int:
     return len(json.dumps(row))
-
-
-def _record(entry: Entry[bytes]) -> Record:
-    _, partition, offset = entry.position
-    at = round(entry.timestamp * 1000)
-    return Record(partition, offset, at, encode_key(entry.key), entry.value, entry.headers)

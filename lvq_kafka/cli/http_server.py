@@ -13,6 +13,7 @@ from types import FrameType
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from lvq_kafka.cli.server_sockets import BACKLOG
 from lvq_kafka.serve import QueueApp
 
 __all__ = ["BoundedServer", "allow_open_files", "run_server"]
@@ -20,7 +21,6 @@ __all__ = ["BoundedServer", "allow_open_files", "run_server"]
 _SPARE = 256  # connections beside those that wait or stream
 _MORE = 64  # connections beyond that, which get an answer that says so
 _OWN_FILES = 256  # of the process: stores, and connections to brokers
-_BACKLOG = 1024  # connections that wait to be accepted
 _HEADERS = 16_384  # bytes of a request's line and headers; longer ones are cut off before they are read
 _ENDING = 5  # seconds for answers that are on their way when the server ends
 _REQUEST = 10.0  # seconds for a client to send the head of a request
@@ -75,7 +75,7 @@ class BoundedServer(Server):
                 log_level="critical",  # anybody can send what it would warn of
                 access_log=False,
                 server_header=False,
-                backlog=_BACKLOG,
+                backlog=BACKLOG,
                 h11_max_incomplete_event_size=_HEADERS,
                 limit_concurrency=most_streams + _SPARE,
                 timeout_graceful_shutdown=_ENDING,

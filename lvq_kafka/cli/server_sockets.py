@@ -8,9 +8,10 @@ from ipaddress import ip_address
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["is_loopback", "names_of", "open_listener", "url_of"]
+__all__ = ["BACKLOG", "is_loopback", "names_of", "open_listener", "url_of"]
 
-_BACKLOG = 1024  # connections that wait to be accepted
+BACKLOG = 1024
+"""Connections that wait to be accepted, at most."""
 
 
 def open_listener(host: str, port: int) -> socket.socket:
@@ -33,7 +34,7 @@ def open_listener(host: str, port: int) -> socket.socket:
         ) from error
     family, _, _, _, address = found[0]
     try:
-        listening = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+        listening = socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except OSError as error:
         error.filename = f"{host}:{port}"
         raise

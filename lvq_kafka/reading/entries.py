@@ -9,7 +9,7 @@ from typing import Any, Generic
 
 from lvq_kafka.codecs import Codec, V
 from lvq_kafka.core.facts import Position, Shortfall
-from lvq_kafka.core.log.keys import key_text
+from lvq_kafka.core.log.keys import encode_key, key_text
 from lvq_kafka.core.log.records import Headers, Record, header_value
 from lvq_kafka.core.text.quoting import abridged
 
@@ -114,3 +114,10 @@ def to_entry(record: Record, topic: str, codec: Codec[V], *, raw_on_error: bool 
     position = _new_position((topic, partition, offset))
     value = codec.decode_at(data, position, headers=headers, raw_on_error=raw_on_error)
     return Entry(key_text(key), value, position, timestamp / 1000, headers)
+
+
+def to_record(entry: Entry[bytes]) -> Record:
+    """Return the record of an entry whose value is not decoded."""
+    _, partition, offset = entry.position
+    at = round(entry.timestamp * 1000)
+    return Record(partition, offset, at, encode_key(entry.key), entry.value, entry.headers)

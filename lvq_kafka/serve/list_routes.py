@@ -13,10 +13,9 @@ from lvq_kafka.codecs import BYTES
 from lvq_kafka.core.latest.catch_up import ReaderStatus
 from lvq_kafka.core.latest.page_token import PageToken
 from lvq_kafka.core.log.keys import encode_key
-from lvq_kafka.core.log.records import Record
 from lvq_kafka.csv_lines import CSV_HEAD, csv_line
 from lvq_kafka.json_lines import to_line
-from lvq_kafka.reading.entries import Entry
+from lvq_kafka.reading.entries import Entry, to_record
 from lvq_kafka.reading.selection import Selection
 from lvq_kafka.reading.snapshot import Snapshot
 from lvq_kafka.runtime.aio import in_thread
@@ -173,13 +172,7 @@ def _chooser(queue: ServedQueue, selector: str | None) -> Callable[[Entry[bytes]
     if selector is None:
         return lambda entry: True
     selection = Selection(queue.view.topic, BYTES, selector=selector)
-
-    def chooses(entry: Entry[bytes]) -> bool:
-        _, partition, offset = entry.position
-        at = round(entry.timestamp * 1000)
-        return selection.matches(Record(partition, offset, at, encode_key(entry.key), entry.value, entry.headers))
-
-    return chooses
+    return lambda entry: selection.matches(to_record(entry))
 
 
 # -------------------------------------------------------------------- all values
