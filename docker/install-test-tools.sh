@@ -8,6 +8,7 @@ cd "$(dirname "$0")/.."
 PACKAGES=(
   chromium   # shows the live board
   prometheus # evaluates the alert rules and the queries of the dashboard
+  zsh fish   # read the script that completes commands
 )
 
 command -v apt-get >/dev/null || die "there is no apt-get here. Install these yourself: ${PACKAGES[*]}"

@@ -21,6 +21,7 @@ from lvq_kafka.errors import BrokerUnavailable
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.cli.conftest import Run
 
+INSTALLER = "docker/install-test-tools.sh"
 PROGRAM = str(Path(__file__).with_name("memory_lvq.py"))
 
 
@@ -80,7 +81,7 @@ def test_each_shell_gets_its_script(run: Run, shell: str) -> None:
     script = run("completion", shell).text
     assert f"_LVQ_COMPLETE={shell}_complete" in script
     if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed, so only the script's text was checked")
+        pytest.skip(f"{shell} is not installed, so only the script's text was checked; {INSTALLER} helps")
     subprocess.run([shell, "-n"], input=script, text=True, check=True)
 
 
