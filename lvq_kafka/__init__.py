@@ -9,7 +9,7 @@ Everything that its methods take or return can be imported from here; errors are
 from lvq_kafka._version import __version__
 from lvq_kafka.address_settings import AddressSettings
 from lvq_kafka.cluster import Cluster, Receipt
-from lvq_kafka.codecs import BYTES, JSON, TEXT, Codec
+from lvq_kafka.codecs import BYTES, DECLARED, JSON, TEXT, Codec
 from lvq_kafka.consuming.acquiring import AsyncDeliveries
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.consumer_options import ConsumerOptions
@@ -58,6 +58,7 @@ from lvq_kafka.reading.watch import Watch
 __all__ = [
     "ARTEMIS_KEY_HEADER",
     "BYTES",
+    "DECLARED",
     "JSON",
     "QPID_KEY_HEADER",
     "TEXT",

@@ -10,16 +10,30 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, cast, get_args
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, cast, get_args
 
 from lvq_kafka.core.facts import Position
+from lvq_kafka.core.queue.option_names import Format
 from lvq_kafka.core.text.dataclass_json import json_parts, reader_of
 from lvq_kafka.core.text.json_text import check_nesting, read_json
 from lvq_kafka.core.text.validation import function
 from lvq_kafka.errors import ConfigError, DecodeError, EncodeError
 
-__all__ = ["BYTES", "JSON", "TEXT", "Codec", "T", "Undecodable", "V", "check_undecodable", "codec_of"]
+__all__ = [
+    "BYTES",
+    "CODECS",
+    "DECLARED",
+    "JSON",
+    "TEXT",
+    "Codec",
+    "T",
+    "Undecodable",
+    "V",
+    "check_undecodable",
+    "codec_of",
+    "form_of",
+]
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -180,6 +194,26 @@ NaN, infinities and nesting deeper than 500 are refused; None is JSON's null.
 """
 
 
+def _undeclared(value: object) -> NoReturn:
+    raise ValueError("only a declared queue has a declared format")
+
+
+DECLARED: Codec[Any] = Codec(_undeclared, _undeclared, name="declared")
+"""Values are of the format that the queue was declared with: bytes, text or JSON; bytes if it names none (R53).
+
+For programs that are not written for a certain queue. Opening the queue looks it up.
+"""
+
+CODECS: Mapping[Format, Codec[Any]] = {"bytes": BYTES, "text": TEXT, "json": JSON}
+
+
+def form_of(codec: Codec[Any]) -> Format:
+    """Return the format of the values of a codec; bytes, if it is a program's own."""
+    if codec.model is not None:
+        return "json"
+    return next((form for form, known in CODECS.items() if known is codec), "bytes")
+
+
 def codec_of(value: Codec[V] | type[V]) -> Codec[V]:
     """Return a codec as it is, or the one for the JSON of a dataclass or model.
 
@@ -187,8 +221,12 @@ def codec_of(value: Codec[V] | type[V]) -> Codec[V]:
     `lvq_kafka.core.text.dataclass_json`.
 
     Raises:
-        ConfigError: this is neither, or a dataclass with a field that JSON has no form for.
+        ConfigError: this is neither, or `DECLARED`, or a dataclass with a field that JSON has no form for.
     """
+    if value is DECLARED:
+        raise ConfigError(
+            "Only a declared queue has a declared format.", options=["value"], hint="Say what its values are."
+        )
     if isinstance(value, Codec):
         return value
     given: Any = value

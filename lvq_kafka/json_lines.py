@@ -41,20 +41,18 @@ import binascii
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
-from lvq_kafka.codecs import BYTES, JSON, TEXT, Codec
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.facts import Position, Shortfall
 from lvq_kafka.core.log.keys import encode_header, encode_key
 from lvq_kafka.core.log.records import Headers
+from lvq_kafka.core.queue.option_names import Format
 from lvq_kafka.core.text.json_text import MOST_NESTED, read_json
 from lvq_kafka.errors import DecodeError, EncodeError
 from lvq_kafka.reading.entries import Deleted, EndOfDump, Event, Replacement
 
 __all__ = [
-    "CODECS",
-    "Format",
     "Line",
     "blocked_rows",
     "event_line",
@@ -68,11 +66,7 @@ __all__ = [
     "value_line",
 ]
 
-Format = Literal["bytes", "text", "json"]
-
 _encode = json.JSONEncoder(ensure_ascii=False).encode  # `json.dumps` makes an encoder for each call
-
-CODECS: Mapping[Format, Codec[Any]] = {"bytes": BYTES, "text": TEXT, "json": JSON}
 
 
 class Valued(Protocol):

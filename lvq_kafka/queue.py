@@ -14,14 +14,14 @@ from typing import Any, Generic, ParamSpec, Self, Unpack, cast, get_args
 from lvq_kafka.admitting.altered_producers import follow_alterations
 from lvq_kafka.admitting.gates import gate_of
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.codecs import BYTES, Codec, T, Undecodable, V, codec_of
+from lvq_kafka.codecs import BYTES, CODECS, DECLARED, Codec, T, Undecodable, V, codec_of, form_of
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.consumer_options import SELECTING, ConsumerOptions, refuse_selecting
 from lvq_kafka.core.log.keys import Key
 from lvq_kafka.core.queue.altering import FIXED, altered
 from lvq_kafka.core.queue.default_filters import DefaultFilters
 from lvq_kafka.core.queue.definition import BareOptions, QueueDefinition, QueueOptions, check_name
-from lvq_kafka.core.queue.option_names import OPTION_NAMES
+from lvq_kafka.core.queue.option_names import OPTION_NAMES, Format
 from lvq_kafka.core.queue.queue_request import QueueRequest
 from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.queue.topic_settings import TopicSpec
@@ -181,6 +181,12 @@ def _check_consuming(address: Address) -> None:
         raise address.placed(error) from None
 
 
+def _format_said(value: Codec[Any] | type[Any]) -> Format | None:
+    """Return the format that a codec says; None if it says none, as the default does."""
+    form = "bytes" if value is DECLARED else form_of(codec_of(value))
+    return None if form == "bytes" else form
+
+
 def _watch_on(cluster: Cluster, name: str) -> RegistryWatch:
     """Return the watch on the definition of a declared queue.
 
@@ -211,8 +217,8 @@ class LastValueQueue(Bound, Generic[V]):
         bootstrap_servers: where the topic lives; see `connect`.
         config: how to connect; see `connect`.
         cluster: an open cluster instead. You remain responsible for closing it.
-        value: the codec for values: `BYTES`, `TEXT`, `JSON` or your own; or a dataclass, a model of pydantic or a
-            struct of msgspec, for its JSON.
+        value: the codec for values: `BYTES`, `TEXT`, `JSON`, `DECLARED` or your own; or a dataclass, a model of
+            pydantic or a struct of msgspec, for its JSON.
         options: the queue's; see `BareOptions`.
 
     Raises:
@@ -247,7 +253,7 @@ class LastValueQueue(Bound, Generic[V]):
     ) -> None:
         self._bare, self._watch = definition, watch
         self.cluster = cluster
-        self.value_codec = codec_of(value)
+        self.value_codec = CODECS[definition.format or "bytes"] if value is DECLARED else codec_of(value)
         self.declaration: Declaration | None = None
         self._address: Address | None = None
         self._missing = False  # and the address says how to declare it
@@ -329,7 +335,7 @@ class LastValueQueue(Bound, Generic[V]):
             except QueueNotDeclared:
                 if not create or parsed.create == "never":
                     raise
-                definition, missing = auto_creation.asked_at(cluster, parsed)[0], True
+                definition, missing = auto_creation.asked_at(cluster, parsed, _format_said(value))[0], True
                 definition.check_declarable()
             queue = cast("LastValueQueue[T]", cls.__new__(cls))
             queue._set(definition, value, cluster, opened, None if missing else _watch_on(cluster, definition.name))
@@ -386,7 +392,7 @@ class LastValueQueue(Bound, Generic[V]):
             arguments["default_filters"] = DefaultFilters.of(arguments["default_filters"])
         if key_header is not _UNSAID:
             arguments["key_header"] = key_header
-        request = QueueRequest(name, topic or name, arguments, options)
+        request = QueueRequest(name, topic or name, arguments, options, _format_said(value))
         if (definition := request.alone()) is not None:
             check_selectors(definition)
         choice("on_mismatch", on_mismatch, get_args(OnMismatch))
@@ -728,7 +734,9 @@ class LastValueQueue(Bound, Generic[V]):
             return
         with self._linking:
             if self._missing:
-                self._bare, self.declaration = auto_creation.declare_for(role, self.cluster, self._address)
+                self._bare, self.declaration = auto_creation.declare_for(
+                    role, self.cluster, self._address, _format_said(self.value_codec)
+                )
                 self._watch, self._missing = _watch_on(self.cluster, self.name), False
         addressed.check_asserted(self.definition, self._address, role)
 

@@ -160,9 +160,13 @@ def _declared(
 
     Until settings are applied, those count that it was declared with.
     """
-    name, asked = declared.name, _definition(request, declared.from_settings or {})
+    name, asked = declared.name, _definition(request, declared.from_settings or {}).with_format_of(declared)
     outcome: ImportOutcome = "same" if asked == declared else "differs"
-    by_now = by_settings(declared, settings) if asked == declared else _definition(request, settings)
+    by_now = (
+        by_settings(declared, settings)
+        if asked == declared
+        else _definition(request, settings).with_format_of(declared)
+    )
     if by_now == declared:
         return _Imported("queue", name, "same", told)
 

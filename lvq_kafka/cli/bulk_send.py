@@ -12,8 +12,9 @@ from typing import IO
 
 from lvq_kafka.cluster import Receipt
 from lvq_kafka.core.facts import Position
+from lvq_kafka.core.queue.option_names import Format
 from lvq_kafka.errors import DecodeError
-from lvq_kafka.json_lines import Format, Line, parse_line
+from lvq_kafka.json_lines import Line, parse_line
 
 __all__ = ["Ahead", "Sent", "lines_of", "sent_in_order"]
 

@@ -14,10 +14,10 @@ import click
 
 from lvq_kafka.cli.completing import complete_contexts, complete_queues
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
+from lvq_kafka.codecs import CODECS
 from lvq_kafka.core.text.nearest import nearest
 from lvq_kafka.core.text.quoting import shell_word
 from lvq_kafka.core.text.wording import BARE, Mention, Spelling
-from lvq_kafka.json_lines import CODECS
 
 __all__ = [
     "Command",
@@ -490,9 +490,7 @@ format_option = click.option(
     "--format",
     "form",
     type=click.Choice(list(CODECS)),
-    default="bytes",
-    show_default=True,
-    help="Format of values. Bytes are shown as text if they are UTF-8.",
+    help="Format of values. Bytes are shown as text if they are UTF-8.  [default: the queue's, or bytes]",
 )
 
 

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.output import Output
 from lvq_kafka.cli.saved_contexts import SavedContexts
+from lvq_kafka.codecs import CODECS, DECLARED
+from lvq_kafka.core.queue.option_names import Format
 from lvq_kafka.core.text.quoting import listed, shell_word
 from lvq_kafka.declared.addressed import check_managing
 from lvq_kafka.dialects.address_forms import parse_address
 from lvq_kafka.errors import ConfigError, EmbeddedBrokerError
-from lvq_kafka.json_lines import CODECS, Format
 from lvq_kafka.kafka.connecting import connect_within
 from lvq_kafka.queue import LastValueQueue
 
@@ -138,10 +139,11 @@ class Invocation:
             )
         return SavedContexts().path(context) if context else Path(file) if file else None
 
-    def open(self, choice: QueueChoice, form: Format = "bytes", *, create: bool = False) -> LastValueQueue[Any]:
+    def open(self, choice: QueueChoice, form: Format | None = "bytes", *, create: bool = False) -> LastValueQueue[Any]:
         """Open the queue that a command is about.
 
         Args:
+            form: the format of values; None for the declared one.
             create: whether the command sends or receives, so that it may declare a missing queue (R38). Otherwise it
                 manages the queue.
 
@@ -149,7 +151,7 @@ class Invocation:
             QueueNotDeclared: there is no such queue.
             ConfigError: the address is malformed, or selects messages of the queue that it manages.
         """
-        codec = CODECS[form]
+        codec = DECLARED if form is None else CODECS[form]
         if choice.bare:
             return LastValueQueue(choice.address, key_header=choice.key_header, value=codec, cluster=self.connect())
         if not create:

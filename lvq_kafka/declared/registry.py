@@ -250,8 +250,9 @@ class Registry:
 
     def _matches(self, table: NewestRecords, definition: QueueDefinition) -> bool:
         mine = read_history(definition.name, _records(table, definition.name))
-        if mine is not None and all(definition != revision.definition for revision in mine.revisions):
-            raise _mismatch(mine.newest, definition)
+        had = () if mine is None else [revision.definition for revision in mine.revisions]
+        if mine is not None and all(definition.with_format_of(one) != one for one in had):
+            raise _mismatch(mine.newest, definition.with_format_of(mine.newest))
         for other in self._definitions(table):
             if other.topic == definition.topic:
                 _check_shared(other, definition)

@@ -27,6 +27,7 @@ class SerializerCodec(Codec[Any]):
                 function(name, part, "value", "context", hint="Use the serializer's version without asyncio.")
         self._serializer = serializer
         self._deserializer = deserializer
+        self.model = None
         self.name = "/".join(type(part).__name__ for part in (serializer, deserializer) if part is not None)
 
     def _write(self, value: Any, topic: str, headers: list[tuple[str, bytes | None]]) -> bytes:

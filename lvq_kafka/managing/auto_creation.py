@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.option_names import Format
 from lvq_kafka.core.queue.topic_settings import TopicSpec
 from lvq_kafka.declared.addressed import declared_at
 from lvq_kafka.dialects.address import Address, LinkRole
@@ -18,20 +20,27 @@ __all__ = ["asked_at", "declare_for"]
 logger = logging.getLogger("lvq_kafka.topics")
 
 
-def asked_at(cluster: Cluster, address: Address) -> tuple[QueueDefinition, tuple[str, ...]]:
+def asked_at(
+    cluster: Cluster, address: Address, codec_format: Format | None
+) -> tuple[QueueDefinition, tuple[str, ...]]:
     """Return a missing queue's definition, with settings (R37), and what was not read.
 
     Raises:
         ConfigError: nothing names its key, or options clash; says where in the address.
     """
     try:
-        return declaring.complete(cluster, address.request())
+        return declaring.complete(cluster, replace(address.request(), codec_format=codec_format))
     except ConfigError as error:
         raise address.placed(error) from None
 
 
-def declare_for(role: LinkRole, cluster: Cluster, address: Address) -> tuple[QueueDefinition, Declaration | None]:
+def declare_for(
+    role: LinkRole, cluster: Cluster, address: Address, codec_format: Format | None
+) -> tuple[QueueDefinition, Declaration | None]:
     """Declare a queue for a link, unless somebody else has declared it meanwhile.
+
+    Args:
+        codec_format: the format of the link's codec; None if it says nothing.
 
     Raises:
         QueueNotDeclared: there is none, and the address declares none for such a link.
@@ -48,7 +57,7 @@ def declare_for(role: LinkRole, cluster: Cluster, address: Address) -> tuple[Que
                 hint=missing.hint,
             ) from None
     try:
-        definition, unread = asked_at(cluster, address)
+        definition, unread = asked_at(cluster, address, codec_format)
         declaration = declaring.declare(cluster, definition, start="earliest", spec=TopicSpec(), on_mismatch="raise")
     except LVQError:  # perhaps since another client was faster
         try:

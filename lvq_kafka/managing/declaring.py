@@ -66,7 +66,8 @@ class Declaration:
 def complete(cluster: Cluster, request: QueueRequest) -> tuple[QueueDefinition, tuple[str, ...]]:
     """Return a queue's definition, completed by settings (R37), and what could not be read.
 
-    A queue that is declared keeps what settings gave it then, or when they were applied, whatever they say by now.
+    A queue that is declared keeps what settings gave it then, or when they were applied, whatever they say by now. A
+    new one that nothing else gives a format has that of its program's codec (R53).
 
     Raises:
         ConfigError: nothing names its key, options clash, or a selector cannot be read.
@@ -81,6 +82,8 @@ def complete(cluster: Cluster, request: QueueRequest) -> tuple[QueueDefinition, 
         except Unauthorized as error:
             unread = (f"the settings of queues on {request.topic}: {error}",)
         definition = request.definition(given)
+        if definition.format is None:
+            definition = replace(definition, format=request.codec_format)
     check_selectors(definition)
     return definition, unread
 
@@ -96,8 +99,9 @@ def _declared_as(request: QueueRequest, history: QueueHistory) -> QueueDefinitio
     """
     for revision in reversed(history.revisions):
         with suppress(ConfigError):
-            if (asked := request.definition(revision.definition.from_settings or {})) == revision.definition:
-                return asked
+            asked = request.definition(revision.definition.from_settings or {})
+            if (same := asked.with_format_of(revision.definition)) == revision.definition:
+                return same
     return request.definition(history.newest.from_settings or {})
 
 
@@ -204,6 +208,7 @@ def _as_altered(definition: QueueDefinition, everything: Iterable[QueueDefinitio
     A logged warning says what was altered.
     """
     now = next((one for one in everything if one.name == definition.name), definition)
+    definition = definition.with_format_of(now)
     if differences := now.differences(definition):
         told = describe_differences(now, definition, differences)
         logger.warning("queue %s: it was altered since it was declared like this; it has %s", definition.name, told)

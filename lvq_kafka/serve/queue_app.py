@@ -9,6 +9,7 @@ from os import PathLike
 from types import TracebackType
 from typing import Any, Self, get_args
 
+from lvq_kafka.codecs import form_of
 from lvq_kafka.core.latest.catch_up import State
 from lvq_kafka.core.measures.measured import SERVER, ServerFacts
 from lvq_kafka.core.text.quoting import quoted
@@ -27,7 +28,7 @@ from lvq_kafka.serve.http_requests import HttpRequest, read_request
 from lvq_kafka.serve.long_answers import LongAnswers, ending
 from lvq_kafka.serve.problems import HttpRefusal, refusal_of
 from lvq_kafka.serve.routes import METHODS, Route, find_route
-from lvq_kafka.serve.served_queue import ServedQueue, form_of
+from lvq_kafka.serve.served_queue import ServedQueue
 from lvq_kafka.serve.token_file import TokenFile
 from lvq_kafka.telemetry.metrics import Metrics, facts_of
 

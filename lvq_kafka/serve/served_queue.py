@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lvq_kafka.codecs import Codec
-from lvq_kafka.json_lines import CODECS, Format, value_line
+from lvq_kafka.codecs import CODECS
+from lvq_kafka.core.queue.option_names import Format
+from lvq_kafka.json_lines import value_line
 from lvq_kafka.reading.entries import Entry
 from lvq_kafka.reading.view import LiveMapping
 from lvq_kafka.serve.problems import HttpRefusal
 
-__all__ = ["ServedQueue", "form_of"]
+__all__ = ["ServedQueue"]
 
 _TYPES: Mapping[Format, str] = {"bytes": "application/octet-stream", "text": "text/plain", "json": "application/json"}
 
@@ -24,7 +25,7 @@ class ServedQueue:
     name: str
     view: LiveMapping[bytes]
     form: Format
-    """The declared format of its values. Nothing else decides their type, and no message does."""
+    """The format of its values. Nothing else decides their type, and no message does."""
     decoded: LiveMapping[Any]
     """The view with its own codec, for columns."""
 
@@ -61,10 +62,3 @@ class ServedQueue:
         value: Any = CODECS[self.form].decode_at(entry.value, at, headers=entry.headers, raw_on_error=True)
         shown: Entry[Any] = replace(entry, value=value)
         return value_line(shown, self.form)[:-1]
-
-
-def form_of(codec: Codec[Any]) -> Format:
-    """Return the format of the values of a codec; bytes, if it is a program's own."""
-    if codec.model is not None:
-        return "json"
-    return next((form for form, known in CODECS.items() if known is codec), "bytes")

@@ -533,7 +533,8 @@ class TestQueue:
                 monkeypatch.setattr(Registry, "_append", append)
                 opened(cluster).drop()
                 if again:
-                    LastValueQueue.declare("prices", cluster=cluster, **{"key_header": "ticker", **declared_again})
+                    options = {"key_header": "ticker", "format": "text", **declared_again}
+                    LastValueQueue.declare("prices", cluster=cluster, **options)
             return append(registry, name, document, key=key)
 
         monkeypatch.setattr(Registry, "_append", late)

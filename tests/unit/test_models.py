@@ -21,10 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lvq_kafka import Codec, LastValueQueue
-from lvq_kafka.codecs import codec_of
+from lvq_kafka.codecs import codec_of, form_of
 from lvq_kafka.core.facts import Position
 from lvq_kafka.errors import ConfigError, DecodeError, EncodeError
-from lvq_kafka.serve.served_queue import form_of
 from lvq_kafka.tabular.arrow_rows import _type_of
 from lvq_kafka.tabular.declared_shapes import declared_shape, is_settled
 from lvq_kafka.tabular.value_shapes import fitting, joined, shape_of

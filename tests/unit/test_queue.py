@@ -610,5 +610,11 @@ def test_r17_a_second_declare_does_not_bring_an_expired_group_back(memory_cluste
 def test_a_definition_is_what_it_was_declared_with(memory_cluster: MemoryCluster) -> None:
     queue = declare(memory_cluster, topic="t", key_mismatch="header", keyless="refuse", order="in-place")
     assert queue.definition == QueueDefinition(
-        name="prices", topic="t", key_header="ticker", key_mismatch="header", keyless="refuse", order="in-place"
+        name="prices",
+        topic="t",
+        key_header="ticker",
+        key_mismatch="header",
+        keyless="refuse",
+        order="in-place",
+        format="text",
     )

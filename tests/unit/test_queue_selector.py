@@ -213,7 +213,7 @@ def test_bad_selectors_and_filters_fail_when_a_queue_is_declared(
 
 
 def test_no_filters_are_no_option(memory_cluster: MemoryCluster) -> None:
-    declare(memory_cluster, selector=None, default_filters={})
+    LastValueQueue.declare("nyse", key_header="ticker", selector=None, default_filters={}, cluster=memory_cluster)
     (definition,) = queues(cluster=memory_cluster)
     assert b'"version": 1' in definition.to_json()
 

@@ -14,8 +14,9 @@ from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.queue_words import changes_by_name, changes_in_words
 from lvq_kafka.core.queue.altering import ALTERABLE, UNSETTABLE, altered, changes_by_option
-from lvq_kafka.core.queue.definition import KeylessPolicy, QueueDefinition
+from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.limits import OverflowPolicy
+from lvq_kafka.core.queue.option_names import Format, KeylessPolicy
 from lvq_kafka.declared.queue_topic import OnMismatch
 from lvq_kafka.queue import Alteration, LastValueQueue
 
@@ -49,6 +50,7 @@ __all__ = ["alter"]
     "--max-deliveries", type=WholeNumber(min=1), help="How often a message may be delivered before it is rejected."
 )
 @click.option("--dead-letters", metavar="TOPIC", help="Where consumers write what they reject.")
+@click.option("--format", type=click.Choice(get_args(Format)), help="The format of values, for readers that name none.")
 @click.option(
     "--keyless", type=click.Choice(get_args(KeylessPolicy)), help="The policy for messages without the key header."
 )

@@ -21,13 +21,15 @@ from lvq_kafka.cli.exit_codes import COMMAND_FAILED, NOTHING, Complaint, complai
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.output import Output
 from lvq_kafka.cli.output import count as counted
+from lvq_kafka.codecs import form_of
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.workers import ThreadGroup
+from lvq_kafka.core.queue.option_names import Format
 from lvq_kafka.core.text.quoting import brief
 from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import LockLost
-from lvq_kafka.json_lines import Format, is_unread, value_line
+from lvq_kafka.json_lines import is_unread, value_line
 
 __all__ = ["consume"]
 
@@ -133,7 +135,7 @@ def consume(
     lock_timeout: float | None,
     auto_reclaim: float | None,
     page_directory: str | None,
-    form: Format,
+    form: Format | None,
 ) -> None:
     """Take messages and remove them.
 
@@ -147,6 +149,7 @@ def consume(
     if run is None and workers > 1:
         raise click.UsageError("--workers goes with --exec.")
     opened = invocation.open(QueueChoice(queue), form, create=True)
+    form = form_of(opened.value_codec)
     most = max_deliveries or opened.definition.max_deliveries
     handle = _Printer(invocation.out, form, opened.key_header) if run is None else _Runner(run, on_failure, most)
     with opened.consumer(

@@ -33,8 +33,10 @@ from lvq_kafka.cli.exit_codes import BAD_DATA, Complaint, complain_of_unread
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.offset_spec import in_words
 from lvq_kafka.cli.output import count
+from lvq_kafka.codecs import form_of
+from lvq_kafka.core.queue.option_names import Format
 from lvq_kafka.csv_lines import CSV_HEAD, csv_line
-from lvq_kafka.json_lines import Format, is_unread, to_line, value_line
+from lvq_kafka.json_lines import is_unread, to_line, value_line
 from lvq_kafka.reading.entries import Entry
 from lvq_kafka.reading.selection import SelectionOptions
 from lvq_kafka.reading.snapshot import Snapshot
@@ -67,7 +69,7 @@ def export(
     file: str,
     selection: SelectionOptions[Any],
     columns: str | None,
-    form: Format,
+    form: Format | None,
     timeout: float,
 ) -> None:
     """Write a snapshot of the current values.
@@ -95,6 +97,7 @@ def export(
     if columns is not None and arrow is None:
         raise click.UsageError("--columns is for a FILE that ends in .parquet or .arrow.")
     queue = invocation.open(choice, form, create=True)
+    form = form_of(queue.value_codec)
     with invocation.view(queue, timeout, **selection) as view:
         snapshot = view.snapshot()
     done = _Exported()

@@ -21,9 +21,10 @@ from lvq_kafka.cli.output import age, count
 from lvq_kafka.cli.queue_words import key_in_words, options_in_words
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
-from lvq_kafka.core.queue.definition import KeylessPolicy, QueueDefinition
+from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.limits import Limits, OverflowPolicy
 from lvq_kafka.core.queue.message_groups import GROUP_HEADER, NO_GROUP, GroupMode, Groups, Placement
+from lvq_kafka.core.queue.option_names import Format, KeylessPolicy
 from lvq_kafka.core.queue.queue_request import QueueRequest
 from lvq_kafka.core.queue.ranking import QueueOrder
 from lvq_kafka.core.queue.topic_settings import Finding, TopicSpec
@@ -146,6 +147,9 @@ def seconds_option(name: str, text: str) -> Callable[[F], F]:
     help="How often a message may be delivered before it is rejected.  [default: any number]",
 )
 @click.option("--dead-letters", metavar="TOPIC", help="Where consumers write what they reject.  [default: nowhere]")
+@click.option(
+    "--format", "form", type=click.Choice(get_args(Format)), help="The format of values, for readers that name none."
+)
 @click.option("--selector", metavar="CONDITION", help="Only messages that meet this condition are in the queue.")
 @click.option("--default-selector", metavar="CONDITION", help="The condition for browsers that name none.")
 @seconds_option("--default-replay-period", "The replay period for browsers that name none.")
@@ -216,6 +220,7 @@ def declare(
     resume: float | None,
     max_deliveries: int | None,
     dead_letters: str | None,
+    form: Format | None,
     selector: str | None,
     default_selector: str | None,
     default_replay_period: float | None,
@@ -267,6 +272,7 @@ def declare(
         "resume": resume,
         "max-deliveries": max_deliveries,
         "dead-letters": dead_letters,
+        "format": form,
         "selector": selector,
         "default-selector": default_selector,
         "default-replay-period": default_replay_period,

@@ -19,8 +19,10 @@ from lvq_kafka.cli.exit_codes import BAD_DATA, NOTHING, Complaint, complain_of_u
 from lvq_kafka.cli.invocation import Invocation, QueueChoice, events_of
 from lvq_kafka.cli.output import Output, count
 from lvq_kafka.cli.printable import printable_value
+from lvq_kafka.codecs import form_of
+from lvq_kafka.core.queue.option_names import Format
 from lvq_kafka.core.text.quoting import brief, printable
-from lvq_kafka.json_lines import Format, event_line, is_unread, to_json, to_line, value_line
+from lvq_kafka.json_lines import event_line, is_unread, to_json, to_line, value_line
 from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.entries import EndOfDump, Entry
 from lvq_kafka.reading.selection import SelectionOptions
@@ -54,7 +56,7 @@ def get(
     keys: tuple[str, ...],
     prefix: tuple[str, ...],
     raw: bool,
-    form: Format,
+    form: Format | None,
     timeout: float,
 ) -> None:
     """Print the current values of keys.
@@ -67,6 +69,7 @@ def get(
         raise click.UsageError("Name keys, or give --prefix TEXT; not both.")
     out = invocation.out
     queue = invocation.open(choice, form, create=True)
+    form = form_of(queue.value_codec)
     alone = len(keys) == 1
     selected: SelectionOptions[Any] = {"keys": keys} if keys else {"prefix": prefix}
     with invocation.view(queue, timeout, **selected) as view:
@@ -171,7 +174,7 @@ def browse(
     no_default_filters: bool,
     stream: dict[str, Any],
     everything: bool,
-    form: Format,
+    form: Format | None,
     timeout: float,
 ) -> None:
     """Read a queue without consuming.
@@ -183,6 +186,7 @@ def browse(
     if updates_only and replay:
         raise click.UsageError("--updates-only skips the values that --replay selects.")
     queue = invocation.open(choice, form, create=True)
+    form = form_of(queue.value_codec)
     following = follow or updates_only
     with invocation.browser(
         queue,

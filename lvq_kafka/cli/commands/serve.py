@@ -13,8 +13,8 @@ from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.output import Output
 from lvq_kafka.cli.server_sockets import is_loopback, names_of, open_listener, url_of
+from lvq_kafka.core.queue.option_names import Format
 from lvq_kafka.core.text.quoting import printable
-from lvq_kafka.json_lines import Format
 from lvq_kafka.runtime.extras import needing
 from lvq_kafka.serve import app
 
@@ -77,7 +77,7 @@ def serve(
     token_file: str | None,
     max_streams: int,
     board: bool,
-    form: Format,
+    form: Format | None,
 ) -> None:
     """Serve current values over HTTP: values, pages and events.
 

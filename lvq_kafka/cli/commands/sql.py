@@ -18,7 +18,8 @@ from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.offset_spec import in_words
 from lvq_kafka.cli.output import Output, count
 from lvq_kafka.cli.printable import printable_text, printable_value
-from lvq_kafka.json_lines import Format, shown
+from lvq_kafka.core.queue.option_names import Format
+from lvq_kafka.json_lines import shown
 from lvq_kafka.reading.sql_answer import SqlAnswer
 
 __all__ = ["sql"]
@@ -36,7 +37,7 @@ __all__ = ["sql"]
 @click.argument("queues", metavar="QUEUE…", nargs=-1, required=True)
 @format_option
 @read_timeout
-def sql(invocation: Invocation, query: str, queues: tuple[str, ...], *, form: Format, timeout: float) -> None:
+def sql(invocation: Invocation, query: str, queues: tuple[str, ...], *, form: Format | None, timeout: float) -> None:
     """Answer a query in the SQL of DuckDB.
 
     QUERY is one SELECT; it can only read. Each QUEUE is a table of its name, at one cut, with the columns key, value,

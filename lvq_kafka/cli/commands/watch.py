@@ -17,10 +17,12 @@ from lvq_kafka.cli.common_options import (
     timeout_option,
 )
 from lvq_kafka.cli.invocation import Invocation, QueueChoice, events_of
+from lvq_kafka.codecs import form_of
 from lvq_kafka.core.latest.page_token import PageToken
+from lvq_kafka.core.queue.option_names import Format
 from lvq_kafka.core.queue.standard import check_mapping
 from lvq_kafka.core.text.json_text import read_json
-from lvq_kafka.json_lines import Format, event_line
+from lvq_kafka.json_lines import event_line
 from lvq_kafka.reading.entries import EndOfDump
 from lvq_kafka.reading.selection import SelectionOptions
 
@@ -82,7 +84,7 @@ def watch(
     stream: dict[str, Any],
     since: EndOfDump | None,
     sort: str,
-    form: Format,
+    form: Format | None,
     timeout: float,
 ) -> None:
     """Watch current values change.
@@ -96,6 +98,7 @@ def watch(
     """
     out = invocation.out
     queue = invocation.open(choice, form, create=True)
+    form = form_of(queue.value_codec)
     check_mapping(queue.name, conflate=queue.definition.conflate, what="A watch")
     if since is not None:
         with invocation.view(queue, timeout, **selection) as view, view.watch(since=since, **stream) as changes:

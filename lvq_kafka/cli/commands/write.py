@@ -18,17 +18,18 @@ from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.offset_spec import seconds_since_the_epoch
 from lvq_kafka.cli.output import Output, count
 from lvq_kafka.cluster import Receipt
-from lvq_kafka.codecs import HeaderPairs
+from lvq_kafka.codecs import HeaderPairs, form_of
 from lvq_kafka.core.log.keys import encode_key, key_text
 from lvq_kafka.core.log.records import header_value
 from lvq_kafka.core.queue.message_groups import GROUP_HEADER
+from lvq_kafka.core.queue.option_names import Format
 from lvq_kafka.core.queue.ranking import HIGHEST_PRIORITY, PRIORITY_HEADER, SORT_HEADER
 from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.text.quoting import listed, printable
 from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
 from lvq_kafka.core.timing.ttl import TTL_HEADER
 from lvq_kafka.errors import ConfigError, LVQError, QueueFull
-from lvq_kafka.json_lines import Format, Line, parse_value, shown
+from lvq_kafka.json_lines import Line, parse_value, shown
 from lvq_kafka.producing.producer import Message, Producer
 from lvq_kafka.queue import LastValueQueue
 
@@ -165,7 +166,7 @@ def send(
     priority: int | None,
     sort: str | None,
     source: Any,
-    form: Format,
+    form: Format | None,
     quiet: bool,
 ) -> None:
     """Send messages with headers.
@@ -174,13 +175,15 @@ def send(
     position of each message is reported once all replicas have it.
     """
     _either(value is not None, source)
+    queue = invocation.open(choice, form, create=True)
+    form = form_of(queue.value_codec)
     if source is None:
         assert value is not None
         given: Iterable[Line | None] = [Line(None, _value(value, form), [])]
     else:
         given = lines_of(source, form)
     common = CommonTerms(schedule, group, _headers_of(headers), ttl, priority, sort)
-    _produce(invocation, invocation.open(choice, form, create=True), given, quiet, common)
+    _produce(invocation, queue, given, quiet, common)
 
 
 @command(
@@ -218,7 +221,7 @@ def put(
     priority: int | None,
     sort: str | None,
     source: Any,
-    form: Format,
+    form: Format | None,
     quiet: bool,
 ) -> None:
     """Set the values of keys.
@@ -226,14 +229,16 @@ def put(
     The key header is added automatically. VALUE is the value, or - for all of stdin.
     """
     _either(key is not None, source)
-    if source is not None:
-        given: Iterable[Line | None] = lines_of(source, form)
-    elif key is None or value is None:
+    if source is None and value is None:
         raise click.UsageError("Give KEY and VALUE; - as VALUE is stdin. To remove a key: lvq delete.")
+    queue = invocation.open(choice, form, create=True)
+    form = form_of(queue.value_codec)
+    if key is None or value is None:
+        given: Iterable[Line | None] = lines_of(source, form)
     else:
         given = [Line(encode_key(key), _value(value, form), [])]
     common = CommonTerms(schedule, group, _headers_of(headers), ttl, priority, sort)
-    _produce(invocation, invocation.open(choice, form, create=True), given, quiet, common, by_key=True)
+    _produce(invocation, queue, given, quiet, common, by_key=True)
 
 
 @command("delete", examples=["lvq delete prices IBM", "lvq delete prices IBM MSFT"])

@@ -25,6 +25,7 @@ ALTERABLE = (
     "default_filters",
     "max_deliveries",
     "dead_letters",
+    "format",
 )
 """The options that can be altered."""
 
@@ -61,6 +62,7 @@ _SINGLE = {
     "max-delay": "max_delay",
     "max-deliveries": "max_deliveries",
     "dead-letters": "dead_letters",
+    "format": "format",
 }
 _OWN = {
     **_SINGLE,

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypedDict
 
 from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
@@ -14,7 +14,7 @@ from lvq_kafka.core.queue.default_filters import DefaultFilters, check_selector
 from lvq_kafka.core.queue.headers import check_group_header, check_key_header, check_sort_header
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups
-from lvq_kafka.core.queue.option_names import CHOICES, KeylessPolicy
+from lvq_kafka.core.queue.option_names import CHOICES, Format, KeylessPolicy
 from lvq_kafka.core.queue.queue_options import GivenOptions
 from lvq_kafka.core.queue.ranking import (
     HIGHEST_PRIORITY,
@@ -70,6 +70,7 @@ _OPTIONS: Mapping[str, tuple[Callable[[Any], object], Callable[[Any], Any]]] = {
     "limits": (Limits.to_wire, Limits.from_wire),
     "max_deliveries": (int, lambda number: number),
     "dead_letters": (str, lambda topic: topic),
+    "format": (str, lambda form: form),
     "from_settings": (dict, given_from_wire),
 }
 """The fields of version 2, each with the writer and the parser of its JSON.
@@ -129,6 +130,8 @@ class QueueOptions(BareOptions, total=False):
             for no limit. The next attempt rejects it instead. A consumer may have a limit of its own.
         dead_letters: the existing topic that rejected messages go to, unless their consumer names another one; None
             drops them.
+        format: the format of values, for readers that name none (R53): the command line, HTTP, Spark. Nothing checks
+            that values have it. A new queue whose ``value`` is `TEXT`, `JSON` or a model has that of its codec.
     """
 
     non_destructive: bool
@@ -137,6 +140,7 @@ class QueueOptions(BareOptions, total=False):
     default_filters: DefaultFilters | Mapping[str, Any] | None
     max_deliveries: int | None
     dead_letters: str | None
+    format: Format | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -174,6 +178,7 @@ class QueueDefinition:
     limits: Limits | None = None
     max_deliveries: int | None = None
     dead_letters: str | None = None
+    format: Format | None = None
     from_settings: Mapping[str, Mapping[str, object]] | None = dataclasses.field(default=None, compare=False)
     earlier: tuple[EarlierTerms, ...] = dataclasses.field(default=(), compare=False)
     """The ``ttl`` and ``max_delay`` that the queue had before it was altered, oldest first.
@@ -196,7 +201,7 @@ class QueueDefinition:
         check_key_header(self.key_header)
         for option, (name, choices) in CHOICES.items():
             value = getattr(self, name)
-            if value not in choices:
+            if value not in choices and not (name == "format" and value is None):
                 raise ConfigError(
                     f"{quoted(value)} is not a valid `{option}` for the queue {self.name}.",
                     options=[option],
@@ -336,6 +341,13 @@ class QueueDefinition:
     def group(self) -> str:
         """The consumer group that records what was consumed."""
         return f"lvq.{self.name}"
+
+    def with_format_of(self, declared: QueueDefinition) -> QueueDefinition:
+        """Return this definition; if it names no format, with that of a queue that is declared.
+
+        A declaration that leaves the format open matches a queue of any (R53).
+        """
+        return self if self.format is not None else replace(self, format=declared.format)
 
     def differences(self, other: QueueDefinition) -> dict[str, tuple[object, object]]:
         """Return the fields that differ, as pairs of this and the other's value."""

@@ -52,6 +52,7 @@ __all__ = [
     "QPID_KEY_HEADER",
     "SYSTEMS",
     "Fixed",
+    "Format",
     "KeylessPolicy",
     "Mapped",
     "OptionName",
@@ -70,12 +71,16 @@ QPID_KEY_HEADER = "qpid.LVQ_key"
 
 KeylessPolicy = Literal["pass", "refuse"]
 
+Format = Literal["bytes", "text", "json"]
+"""The format of a queue's values. Text and JSON are UTF-8."""
+
 _NEGATIVE = re.compile("-[0-9]+")
 
 CHOICES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "keyless": ("keyless", get_args(KeylessPolicy)),
     "order": ("order", get_args(QueueOrder)),
     "key-mismatch": ("key_mismatch", get_args(KeyMismatchPolicy)),
+    "format": ("format", get_args(Format)),
 }
 """Options that are one of several words, with the field that each sets."""
 
@@ -192,6 +197,7 @@ FIELDS: Mapping[str, str] = {
     "conflate": "whether a newer value replaces the older one of its key",
     "keyless": "what becomes of messages without the key header",
     "key_mismatch": "the winner when header and record key disagree",
+    "format": "the format of values, for readers that name none",
     "order": "where a new value goes, or what is handed out first",
     "type": "the type of queue",
     "priorities": "the levels of priority",
@@ -285,6 +291,7 @@ _TABLE: tuple[Iterator[OptionName], ...] = (
          qpid_m4="qpid.last_value_queue qpid.last_value_queue_no_browse", broker_j="qpid.last_value_queue"),
     _row(Mapped("keyless", word_in_small_letters, "pass or refuse", "refuse"), lvq="keyless"),
     _row(Mapped("key_mismatch", word_in_small_letters, "record, header or fail", "header"), lvq="key-mismatch"),
+    _row(Mapped("format", word_in_small_letters, "bytes, text or json", "json"), lvq="format"),
 
     # ---- The order
     _row(Mapped("order", word_in_small_letters, "tail, in-place, priority or sorted", "in-place"), lvq="order"),

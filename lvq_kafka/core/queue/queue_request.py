@@ -8,6 +8,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
 from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.option_names import Format
 from lvq_kafka.core.queue.queue_options import GivenOptions
 from lvq_kafka.core.queue.settings_by_pattern import given_by
 from lvq_kafka.core.text.nearest import folded
@@ -30,12 +31,14 @@ class QueueRequest:
         topic: its topic.
         arguments: fields of its definition; those that are not here are open.
         options: options by name, as `QueueDefinition.from_options` takes them; None without any.
+        codec_format: the format of the program's codec; None if it says nothing.
     """
 
     name: str
     topic: str
     arguments: Mapping[str, Any]
     options: Mapping[str, object] | None = None
+    codec_format: Format | None = None
 
     def __post_init__(self) -> None:
         if self.options is not None:

@@ -27,6 +27,7 @@ NO_OPTIONS = {
     "from_settings": None,
     "max_deliveries": None,
     "dead_letters": None,
+    "format": None,
 }
 DEFAULTS = {"keyless": "pass", "order": "tail", "key_mismatch": "record", "non_destructive": False, **NO_OPTIONS}
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
+from typing import Any
 from urllib.parse import quote
 
 import pytest
+from confluent_kafka.serialization import StringDeserializer, StringSerializer
 
-from lvq_kafka import BYTES, JSON, TEXT, LastValueQueue
+from lvq_kafka import BYTES, DECLARED, JSON, TEXT, LastValueQueue, serializers
 from lvq_kafka.core.latest.page_token import PageToken
 from lvq_kafka.serve import app, long_answers
 from lvq_kafka.serve.value_routes import ENTRY
+from lvq_kafka.testing import MemoryCluster
 from tests.unit.serve.asgi_client import AsgiClient
 from tests.unit.serve.scenes import scene
 
@@ -243,3 +246,16 @@ async def test_a_json_value_is_what_was_written() -> None:
         on.put(k='{"b":1,"a":[1.50]}')
         await on.settle()
         assert json.loads((await on.client.get("/v1/queues/prices/values/k")).body) == {"b": 1, "a": [1.5]}
+
+
+@pytest.mark.parametrize("codec", [DECLARED, BYTES, serializers(StringSerializer(), StringDeserializer())])
+async def test_r53_values_have_the_type_of_the_declared_format_or_of_their_codec(codec: Any) -> None:
+    cluster = MemoryCluster()
+    LastValueQueue.declare("prices", key_header="ticker", value=JSON, cluster=cluster)
+    cluster.write("prices", b"IBM", b"[1]")
+    async with (queue := LastValueQueue.open("prices", value=codec, cluster=cluster)).view() as view:
+        await view.wait_caught_up_async(10)
+        reply = await AsgiClient(app(view)).get(IBM)
+    assert queue.definition.format == "json"
+    assert reply.body == b"[1]"
+    assert reply.headers["content-type"] == ("application/json" if codec is DECLARED else "application/octet-stream")
