@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from lvq_kafka.cli.commands.queues import finding_row, seconds_option
-from lvq_kafka.cli.common_options import WholeNumber, command, pair
+from lvq_kafka.cli.commands.queues import finding_row
+from lvq_kafka.cli.common_options import command, pair
 from lvq_kafka.cli.completing import complete_queues
+from lvq_kafka.cli.definition_options import DEFINITION_OPTIONS, definition_options
 from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.queue_words import changes_by_name, changes_in_words
 from lvq_kafka.core.queue.altering import ALTERABLE, UNSETTABLE, altered, changes_by_option
 from lvq_kafka.core.queue.definition import QueueDefinition
-from lvq_kafka.core.queue.limits import OverflowPolicy
-from lvq_kafka.core.queue.option_names import Format, KeylessPolicy
 from lvq_kafka.declared.queue_topic import OnMismatch
 from lvq_kafka.queue import Alteration, LastValueQueue
 
@@ -36,26 +35,7 @@ __all__ = ["alter"]
     ],
 )
 @click.argument("name", metavar="QUEUE", shell_complete=complete_queues)
-@click.option("--ttl", is_flag=True, help="Let messages carry a TTL of their own.")
-@seconds_option("--default-ttl", "The TTL of messages without their own.")
-@seconds_option("--min-ttl", "The least TTL that a message may have.")
-@seconds_option("--max-ttl", "The greatest; also for messages without a TTL.")
-@click.option("--expiry-topic", metavar="TOPIC", help="Where consumers write what has expired.")
-@seconds_option("--max-delay", "How far ahead messages may be scheduled.")
-@click.option("--max-messages", type=WholeNumber(min=1), help="The most messages that it may hold.")
-@click.option("--max-bytes", metavar="BYTES", help="The most bytes: 500000, 10M, 1G.")
-@click.option("--overflow", type=click.Choice(get_args(OverflowPolicy)), help="The policy beyond the limits.")
-@click.option("--resume", type=float, metavar="PART", help="With block, go on at this part of the limits.")
-@click.option(
-    "--max-deliveries", type=WholeNumber(min=1), help="How often a message may be delivered before it is rejected."
-)
-@click.option("--dead-letters", metavar="TOPIC", help="Where consumers write what they reject.")
-@click.option("--format", type=click.Choice(get_args(Format)), help="The format of values, for readers that name none.")
-@click.option(
-    "--keyless", type=click.Choice(get_args(KeylessPolicy)), help="The policy for messages without the key header."
-)
-@click.option("--default-selector", metavar="CONDITION", help="The condition for browsers that name none.")
-@seconds_option("--default-replay-period", "The replay period for browsers that name none.")
+@definition_options(*(name for name in DEFINITION_OPTIONS if name == "keyless" or name in UNSETTABLE))
 @click.option(
     "--unset",
     type=click.Choice(UNSETTABLE),
@@ -88,24 +68,21 @@ def alter(
     options: list[tuple[str, str]],
     on_mismatch: OnMismatch,
     dry_run: bool,
-    **said: object,
+    said: dict[str, object],
 ) -> None:
     """Change options of a queue while it lives.
 
     They hold half a minute later, when all who use the queue know of them. Messages from before keep the TTL and the
     delay that they were written under. All that was consumed stays so.
     """
-    given = {
-        option.replace("_", "-"): value for option, value in said.items() if value is not None and value is not False
-    }
-    twice = sorted(given.keys() & dict(options).keys())
+    twice = sorted(said.keys() & dict(options).keys())
     if twice:
         raise click.UsageError(f"--{twice[0]} and -o {twice[0]} are both given.")
-    if not (given or options or unset):
+    if not (said or options or unset):
         raise click.UsageError("Name an option to change, or to --unset.")
     queue = LastValueQueue.open(name, cluster=invocation.connect())
     before = queue.newest()
-    changes = changes_by_option(before, {**given, **dict(options)}, unset)
+    changes = changes_by_option(before, {**said, **dict(options)}, unset)
     after = altered(before, changes)  # also for what it says of options that `alter` does not even have
     if dry_run:
         alteration = Alteration(after, None)

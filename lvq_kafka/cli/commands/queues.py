@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 from click.core import ParameterSource
 
 from lvq_kafka.cli.broker_import import import_file
-from lvq_kafka.cli.common_options import Seconds, SignedNumber, WholeNumber, command, settings, timeout_option, typed
+from lvq_kafka.cli.common_options import WholeNumber, command, settings, timeout_option, typed
 from lvq_kafka.cli.completing import complete_queues
 from lvq_kafka.cli.confirm import confirm, yes_option
+from lvq_kafka.cli.definition_options import definition_options
 from lvq_kafka.cli.exit_codes import describe, print_problem
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.output import age, count
 from lvq_kafka.cli.queue_words import key_in_words, options_in_words
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.queue.definition import QueueDefinition
-from lvq_kafka.core.queue.limits import Limits, OverflowPolicy
-from lvq_kafka.core.queue.message_groups import GROUP_HEADER, NO_GROUP, GroupMode, Groups, Placement
-from lvq_kafka.core.queue.option_names import Format, KeylessPolicy
+from lvq_kafka.core.queue.limits import Limits
+from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.queue.queue_request import QueueRequest
-from lvq_kafka.core.queue.ranking import QueueOrder
 from lvq_kafka.core.queue.topic_settings import Finding, TopicSpec
 from lvq_kafka.core.text.quoting import brief
 from lvq_kafka.core.timing.ttl import Ttl
@@ -50,15 +48,7 @@ __all__ = [
     "order_in_words",
     "print_unchecked",
     "queues",
-    "seconds_option",
 ]
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def seconds_option(name: str, text: str) -> Callable[[F], F]:
-    """Return an option for a number of seconds."""
-    return click.option(name, type=Seconds(), metavar="SECONDS", help=text)
 
 
 @command(
@@ -92,67 +82,7 @@ def seconds_option(name: str, text: str) -> Callable[[F], F]:
 @click.option("--record-key", is_flag=True, help="Use the record key as the key, instead of --key-header.")
 @click.option("--standard", is_flag=True, help="A queue in which no message replaces another; a key is optional.")
 @click.option("--topic", metavar="TOPIC", help="Its topic.  [default: NAME]")
-@click.option(
-    "--order",
-    type=click.Choice(get_args(QueueOrder)),
-    help="Where a new value goes, or what is handed out first; in-place lasts until compaction.  [default: tail]",
-)
-@click.option("--priorities", type=int, metavar="LEVELS", help="With --order priority: 2 to 10.  [default: 10]")
-@click.option("--sort-header", metavar="HEADER", help="With --order sorted: what to sort by.  [default: lvq-sort]")
-@click.option(
-    "--keyless",
-    type=click.Choice(get_args(KeylessPolicy)),
-    help="What to do with messages without the header.  [default: pass]",
-)
-@click.option(
-    "--key-mismatch",
-    type=click.Choice(get_args(KeyMismatchPolicy)),
-    help="The winner when header and record key disagree.  [default: record]",
-)
-@click.option("--non-destructive", is_flag=True, help="Allow browsing and viewing, never consuming.")
-@click.option("--ttl", is_flag=True, help="Let messages carry a TTL of their own.")
-@seconds_option("--default-ttl", "The TTL of messages without their own.")
-@seconds_option("--min-ttl", "The least TTL that a message may have.")
-@seconds_option("--max-ttl", "The greatest; also for messages without a TTL.")
-@click.option("--expiry-topic", metavar="TOPIC", help="Where consumers write what has expired.  [default: nowhere]")
-@seconds_option("--max-delay", "How far ahead messages may be scheduled.  [default: not at all]")
-@click.option(
-    "--groups",
-    type=click.Choice(get_args(GroupMode)),
-    help="Messages of a group are one consumer's: sticky, until it is closed; shared, while any is in work.",
-)
-@click.option("--group-header", metavar="HEADER", help=f"The header that names the group.  [default: {GROUP_HEADER}]")
-@click.option(
-    "--default-group", metavar="GROUP", help=f"Of messages without one, in shared groups.  [default: {NO_GROUP}]"
-)
-@click.option(
-    "--place-by",
-    type=click.Choice(get_args(Placement)),
-    help="Choose the partition of a message by its key, or by its group, which then lies in one.  [default: key]",
-)
-@click.option("--max-messages", type=SignedNumber(), help="The most messages that it may hold.  [default: any]")
-@click.option("--max-bytes", metavar="BYTES", help="The most bytes: 500000, 10M, 1G.  [default: any]")
-@click.option(
-    "--overflow",
-    type=click.Choice(get_args(OverflowPolicy)),
-    help="Beyond the limits, report it, evict the lowest waiting messages, have producers refuse or wait, or have "
-    "consumers keep values on disk.  [default: none]",
-)
-@click.option(
-    "--resume", type=float, metavar="PART", help="With block, go on at this part of the limits.  [default: 0.8]"
-)
-@click.option(
-    "--max-deliveries",
-    type=SignedNumber(),
-    help="How often a message may be delivered before it is rejected.  [default: any number]",
-)
-@click.option("--dead-letters", metavar="TOPIC", help="Where consumers write what they reject.  [default: nowhere]")
-@click.option(
-    "--format", "form", type=click.Choice(get_args(Format)), help="The format of values, for readers that name none."
-)
-@click.option("--selector", metavar="CONDITION", help="Only messages that meet this condition are in the queue.")
-@click.option("--default-selector", metavar="CONDITION", help="The condition for browsers that name none.")
-@seconds_option("--default-replay-period", "The replay period for browsers that name none.")
+@definition_options(new=True)
 @click.option(
     "--start",
     type=click.Choice(get_args(Start)),
@@ -198,32 +128,7 @@ def declare(
     record_key: bool,
     standard: bool,
     topic: str | None,
-    order: QueueOrder | None,
-    priorities: int | None,
-    sort_header: str | None,
-    keyless: KeylessPolicy | None,
-    key_mismatch: KeyMismatchPolicy | None,
-    non_destructive: bool,
-    ttl: bool,
-    default_ttl: float | None,
-    min_ttl: float | None,
-    max_ttl: float | None,
-    expiry_topic: str | None,
-    max_delay: float | None,
-    groups: GroupMode | None,
-    group_header: str | None,
-    default_group: str | None,
-    place_by: Placement | None,
-    max_messages: int | None,
-    max_bytes: str | None,
-    overflow: OverflowPolicy | None,
-    resume: float | None,
-    max_deliveries: int | None,
-    dead_letters: str | None,
-    form: Format | None,
-    selector: str | None,
-    default_selector: str | None,
-    default_replay_period: float | None,
+    said: dict[str, object],
     start: Start,
     on_mismatch: OnMismatch,
     partitions: int | None,
@@ -247,37 +152,9 @@ def declare(
         raise click.UsageError("Name the queue, or give --from FILE.")
     if dry_run or apply:
         raise click.UsageError("--dry-run and --apply belong to --from.")
-    given: dict[str, object] = {
-        "key-header": key_header,
-        "conflate": False if standard else None,
-        "order": order,
-        "priorities": priorities,
-        "sort-header": sort_header,
-        "keyless": keyless,
-        "key-mismatch": key_mismatch,
-        "non-destructive": non_destructive or None,
-        "ttl": ttl or None,
-        "default-ttl": default_ttl,
-        "min-ttl": min_ttl,
-        "max-ttl": max_ttl,
-        "expiry-topic": expiry_topic,
-        "max-delay": max_delay,
-        "groups": groups,
-        "group-header": group_header,
-        "default-group": default_group,
-        "place-by": place_by,
-        "max-messages": max_messages,
-        "max-bytes": max_bytes,
-        "overflow": overflow,
-        "resume": resume,
-        "max-deliveries": max_deliveries,
-        "dead-letters": dead_letters,
-        "format": form,
-        "selector": selector,
-        "default-selector": default_selector,
-        "default-replay-period": default_replay_period,
-    }
-    request = _request(name, topic, record_key, {k: v for k, v in given.items() if v is not None}, options)
+    keys = {"key-header": key_header, "conflate": False if standard else None}
+    given = {**{option: value for option, value in keys.items() if value is not None}, **said}
+    request = _request(name, topic, record_key, given, options)
     request.alone()  # raises what is wrong without a cluster, before it is asked
     spec = TopicSpec(partitions=partitions, replication_factor=replication_factor, config=dict(topic_config))
     queue = LastValueQueue.declare(

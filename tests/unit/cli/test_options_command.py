@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import re
 import shlex
 
 import pytest
 
+from lvq_kafka.cli.definition_options import DEFINITION_OPTIONS
+from lvq_kafka.core.queue.altering import UNSETTABLE
 from lvq_kafka.core.queue.option_names import OPTION_NAMES, Mapped
 from tests.unit.cli.conftest import Run
 
@@ -56,3 +59,12 @@ def test_the_example_of_an_option_can_be_typed(run: Run, name: str) -> None:
 def test_options_that_are_mapped_have_an_example(run: Run) -> None:
     mapped = {row.name for row in OPTION_NAMES if isinstance(row.meaning, Mapped)}
     assert {row["name"] for row in run("options").rows if row.get("example")} == mapped
+
+
+def test_the_shell_takes_every_option_of_our_own_and_alters_every_one_that_can_be_altered(run: Run) -> None:
+    own = {row.name for row in OPTION_NAMES if "lvq" in row.systems and isinstance(row.meaning, Mapped)}
+    others = {"key-header", "conflate", "no-expiry", "default-filters"}  # flags of another name, or only for -o
+    assert DEFINITION_OPTIONS.keys() == own - others
+    alterable = {name for name in DEFINITION_OPTIONS if name in UNSETTABLE} | {"keyless"}
+    text = run("alter", "--help").text
+    assert {name for name in DEFINITION_OPTIONS if re.search(rf"^  --{name}\b", text, re.MULTILINE)} == alterable
