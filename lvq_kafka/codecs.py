@@ -205,6 +205,7 @@ For programs that are not written for a certain queue. Opening the queue looks i
 """
 
 CODECS: Mapping[Format, Codec[Any]] = {"bytes": BYTES, "text": TEXT, "json": JSON}
+"""The codec of each format."""
 
 
 def form_of(codec: Codec[Any]) -> Format:

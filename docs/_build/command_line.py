@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import click
 
-from lvq_kafka.cli.app import SECTIONS, lvq
+from lvq_kafka.cli.app import lvq
+from lvq_kafka.cli.command_list import SECTIONS
 from lvq_kafka.cli.common_options import Command
 from lvq_kafka.cli.exit_codes import EXIT_CODES
 
@@ -25,7 +26,7 @@ def _lines() -> Iterator[str]:
     for title, commands in SECTIONS.items():
         yield from (f"## {title}", "")
         for command in commands:
-            yield from _command(command, root)
+            yield from _command(lvq.commands[command.name], root)
     yield from ("## Exit codes", "", "| code | meaning |", "| ---: | --- |")
     yield from (f"| {code} | {_cell(meaning)} |" for code, meaning in EXIT_CODES.items())
 

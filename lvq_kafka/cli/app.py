@@ -5,36 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from lvq_kafka._version import __version__
-from lvq_kafka.cli.commands.altering import alter
-from lvq_kafka.cli.commands.bridge import bridge
-from lvq_kafka.cli.commands.broker import broker
-from lvq_kafka.cli.commands.completion import completion
-from lvq_kafka.cli.commands.consume import consume
-from lvq_kafka.cli.commands.context import context
-from lvq_kafka.cli.commands.export import export
-from lvq_kafka.cli.commands.exporter import exporter
-from lvq_kafka.cli.commands.feed import feed
-from lvq_kafka.cli.commands.hold import hold
-from lvq_kafka.cli.commands.lvqtest import lvqtest
-from lvq_kafka.cli.commands.manage import expire, keep_alive, move, purge, reclaim, reset
-from lvq_kafka.cli.commands.mcp import mcp
-from lvq_kafka.cli.commands.options import options
-from lvq_kafka.cli.commands.queues import declare, drop, queues
-from lvq_kafka.cli.commands.read import browse, get
-from lvq_kafka.cli.commands.repair import repair
-from lvq_kafka.cli.commands.serve import serve
-from lvq_kafka.cli.commands.settings import settings
-from lvq_kafka.cli.commands.sql import sql
-from lvq_kafka.cli.commands.stats import stats
-from lvq_kafka.cli.commands.watch import watch
-from lvq_kafka.cli.commands.write import delete, put, send
+from lvq_kafka.cli.command_list import SECTIONS, Commands
 from lvq_kafka.cli.common_options import Context, cluster_options, typed
 from lvq_kafka.cli.exit_codes import (
     EXIT_CODES,
@@ -53,18 +31,6 @@ from lvq_kafka.core.text.quoting import printable
 
 __all__ = ["lvq"]
 
-SECTIONS: Mapping[str, tuple[click.Command, ...]] = {
-    "Queues": (declare, alter, options, settings, queues, stats, drop),
-    "Write": (send, put, delete, feed),
-    "Read": (get, browse, watch, sql, export, hold, serve, mcp),
-    "Consume": (consume,),
-    "Bridge": (bridge,),
-    "Manage": (purge, expire, reset, move, repair, reclaim, keep_alive, exporter),
-    "Local broker": (broker,),
-    "Shell": (context, completion),
-    "Qpid's test program": (lvqtest,),
-}
-
 
 class Lvq(click.Group):
     """The group of all commands.
@@ -73,6 +39,10 @@ class Lvq(click.Group):
     """
 
     context_class = Context
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.commands = Commands()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse what precedes the name of the command."""
@@ -114,13 +84,19 @@ class Lvq(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order of the help."""
-        return [name for commands in SECTIONS.values() for command in commands if (name := command.name)]
+        return [command.name for commands in SECTIONS.values() for command in commands]
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands or options that begin with a text; no command is imported."""
+        listed = [command for commands in SECTIONS.values() for command in commands]
+        found = [CompletionItem(one.name, help=one.help) for one in listed if one.name.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by section."""
         for title, commands in SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl([(command.name or "", command.get_short_help_str(80)) for command in commands])
+                formatter.write_dl([(command.name, command.help) for command in commands])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write how a cluster is found, and the exit codes."""
@@ -173,8 +149,3 @@ def lvq() -> None:
 
     Piped, every command writes JSON lines; on a terminal, tables and boards.
     """
-
-
-for commands in SECTIONS.values():
-    for each in commands:
-        lvq.add_command(each)

@@ -26,9 +26,9 @@ def complete_queues(ctx: click.Context, param: click.Parameter, incomplete: str)
     invocation = ctx.ensure_object(Invocation)
 
     def names() -> list[str]:
-        from lvq_kafka.queue import queues
+        from lvq_kafka.declared.registry import Registry
 
-        return [definition.name for definition in queues(cluster=invocation.connect())]
+        return [definition.name for definition in Registry(invocation.connect()).all()]
 
     return _beginning(incomplete, names)
 

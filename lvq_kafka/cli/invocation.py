@@ -1,4 +1,7 @@
-"""The context of an ``lvq`` run: the cluster, the queue and standard output."""
+"""The context of an ``lvq`` run: the cluster, the queue and standard output.
+
+The library is imported where it is needed: the help, and the completion of commands, do without.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +16,17 @@ from typing import TYPE_CHECKING, Any, Unpack
 from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.output import Output
 from lvq_kafka.cli.saved_contexts import SavedContexts
-from lvq_kafka.codecs import CODECS, DECLARED
-from lvq_kafka.core.queue.option_names import Format
 from lvq_kafka.core.text.quoting import listed, shell_word
-from lvq_kafka.declared.addressed import check_managing
-from lvq_kafka.dialects.address_forms import parse_address
 from lvq_kafka.errors import ConfigError, EmbeddedBrokerError
-from lvq_kafka.kafka.connecting import connect_within
-from lvq_kafka.queue import LastValueQueue
 
 if TYPE_CHECKING:
     import click
     from rich.console import RenderableType
 
     from lvq_kafka.cluster import Cluster
+    from lvq_kafka.core.queue.option_names import Format
     from lvq_kafka.kafka import ClientConfig
+    from lvq_kafka.queue import LastValueQueue
     from lvq_kafka.reading.browser import Browser
     from lvq_kafka.reading.entries import Event
     from lvq_kafka.reading.queue_reader import QueueReader
@@ -83,6 +82,8 @@ class Invocation:
             TransportError: the cluster does not answer, or refuses.
         """
         if self.cluster is None:
+            from lvq_kafka.kafka.connecting import connect_within
+
             config = self._client_config(os.environ)
             self.cluster = connect_within(self._opened, config=config)
             with self.out.waiting(lambda: f"connecting to {config.bootstrap_servers} …"):
@@ -151,6 +152,11 @@ class Invocation:
             QueueNotDeclared: there is no such queue.
             ConfigError: the address is malformed, or selects messages of the queue that it manages.
         """
+        from lvq_kafka.codecs import CODECS, DECLARED
+        from lvq_kafka.declared.addressed import check_managing
+        from lvq_kafka.dialects.address_forms import parse_address
+        from lvq_kafka.queue import LastValueQueue
+
         codec = DECLARED if form is None else CODECS[form]
         if choice.bare:
             return LastValueQueue(choice.address, key_header=choice.key_header, value=codec, cluster=self.connect())

