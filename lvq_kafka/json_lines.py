@@ -41,9 +41,8 @@ import binascii
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.facts import Position, Shortfall
 from lvq_kafka.core.log.keys import encode_header, encode_key
 from lvq_kafka.core.log.records import Headers
@@ -52,9 +51,13 @@ from lvq_kafka.core.text.json_text import MOST_NESTED, read_json
 from lvq_kafka.errors import DecodeError, EncodeError
 from lvq_kafka.reading.entries import Deleted, EndOfDump, Event, Replacement
 
+if TYPE_CHECKING:
+    from lvq_kafka.consuming.delivery import Delivery
+
 __all__ = [
     "Line",
     "blocked_rows",
+    "delivery_line",
     "event_line",
     "how_gone",
     "is_unread",
@@ -124,7 +127,15 @@ def value_line(item: Valued, form: Format) -> bytes:
     return _line(_value_text(item, form))
 
 
-def _value_text(item: Valued, form: Format) -> str:
+def delivery_line(delivery: Delivery[Any], form: Format) -> bytes:
+    """Return the line for a delivery."""
+    more = f', "delivery_count": {delivery.delivery_count}' if delivery.redelivered else ""
+    if delivery.expires is not None:
+        more += f', "expires": {delivery.expires!r}'
+    return _line(_value_text(delivery, form, more))
+
+
+def _value_text(item: Valued, form: Format, more: str = "") -> str:
     # Built by hand: for a million values, a dict for each and json's handling of it took half of an export.
     value, name = item.value, "value"
     if isinstance(value, bytes):
@@ -139,13 +150,9 @@ def _value_text(item: Valued, form: Format) -> str:
     if len(last) < len(item.headers):
         pairs = [(header, None if data is None else shown(data)) for header, data in item.headers]
         text += f', "all_headers": {_encode(pairs)}'
-    if isinstance(item, Delivery) and item.redelivered:
-        text += f', "delivery_count": {item.delivery_count}'
-    if isinstance(item, Delivery) and item.expires is not None:
-        text += f', "expires": {item.expires!r}'
     if isinstance(item, Replacement):
         text += f', "previous": {"null" if item.previous is None else _value_text(item.previous, form)}'
-    return text + "}"
+    return f"{text}{more}}}"
 
 
 def how_gone(event: Deleted) -> str:

@@ -13,11 +13,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from math import ceil
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import BYTES
-from lvq_kafka.core.latest.catch_up import ReaderStatus
 from lvq_kafka.core.log.keys import encode_key
 from lvq_kafka.core.text.quoting import brief, listed
 from lvq_kafka.errors import ConfigError
@@ -25,7 +23,11 @@ from lvq_kafka.json_lines import shown
 from lvq_kafka.queue import LastValueQueue, queues
 from lvq_kafka.reading.entries import EndOfDump, Entry, to_record
 from lvq_kafka.reading.selection import Selection
-from lvq_kafka.reading.view import View
+
+if TYPE_CHECKING:
+    from lvq_kafka.cluster import Cluster
+    from lvq_kafka.core.latest.catch_up import ReaderStatus
+    from lvq_kafka.reading.view import View
 
 __all__ = ["TOOLS", "AgentTool", "AgentTools", "currency", "described_value"]
 

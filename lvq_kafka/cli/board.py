@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -17,11 +17,13 @@ from lvq_kafka.cli.leaders import Leaders
 from lvq_kafka.cli.output import count
 from lvq_kafka.cli.printable import printable_key, printable_text, printable_value
 from lvq_kafka.cli.table import plain_table
-from lvq_kafka.core.latest.catch_up import State
 from lvq_kafka.core.text.quoting import printable
 from lvq_kafka.json_lines import how_gone
-from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.entries import Deleted, EndOfDump, Entry, Event
+
+if TYPE_CHECKING:
+    from lvq_kafka.core.latest.catch_up import State
+    from lvq_kafka.reading.browser import Browser
 
 __all__ = ["Board"]
 

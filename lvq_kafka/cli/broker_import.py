@@ -5,25 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from lvq_kafka.cli.exit_codes import BAD_DATA, WRONG_QUEUE, Complaint, describe, print_problem
-from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.queue_words import by_name, changes_in_words, key_in_words, options_in_words
-from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.queue.altering import altered, by_settings
-from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.queue_request import QueueRequest
 from lvq_kafka.core.queue.settings_by_pattern import AddressSetting, by_pattern, matching
 from lvq_kafka.core.text.quoting import brief, listed
 from lvq_kafka.declared.registry import Registry, describe_differences
 from lvq_kafka.declared.setting_store import SettingStore
-from lvq_kafka.dialects.address import Address
 from lvq_kafka.dialects.broker_files import BrokerFile, parse_broker_file
 from lvq_kafka.errors import ConfigError, QueueMismatch, TopicError
 from lvq_kafka.managing.declaring import alter
 from lvq_kafka.queue import LastValueQueue
 from lvq_kafka.selectors.of_queues import check_selectors
+
+if TYPE_CHECKING:
+    from lvq_kafka.cli.invocation import Invocation
+    from lvq_kafka.cluster import Cluster
+    from lvq_kafka.core.queue.definition import QueueDefinition
+    from lvq_kafka.dialects.address import Address
 
 __all__ = ["import_file"]
 

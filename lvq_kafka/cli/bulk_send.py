@@ -8,13 +8,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from queue import Empty, Queue
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
-from lvq_kafka.cluster import Receipt
-from lvq_kafka.core.facts import Position
 from lvq_kafka.core.queue.option_names import Format
 from lvq_kafka.errors import DecodeError
 from lvq_kafka.json_lines import Line, parse_line
+
+if TYPE_CHECKING:
+    from lvq_kafka.cluster import Receipt
+    from lvq_kafka.core.facts import Position
 
 __all__ = ["Ahead", "Sent", "lines_of", "sent_in_order"]
 

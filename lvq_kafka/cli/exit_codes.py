@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import click
 
 from lvq_kafka.core.text.quoting import printable
-from lvq_kafka.core.text.wording import Spelling
 from lvq_kafka.errors import (
     BrokerRefused,
     CatchUpTimeout,
@@ -33,6 +33,9 @@ from lvq_kafka.errors import (
     TransportError,
     UnencodableKey,
 )
+
+if TYPE_CHECKING:
+    from lvq_kafka.core.text.wording import Spelling
 
 __all__ = [
     "BAD_DATA",

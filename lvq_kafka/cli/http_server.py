@@ -9,12 +9,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lvq_kafka.cli.server_sockets import BACKLOG
-from lvq_kafka.serve import QueueApp
+
+if TYPE_CHECKING:
+    from lvq_kafka.serve import QueueApp
 
 __all__ = ["BoundedServer", "allow_open_files", "run_server"]
 

@@ -7,14 +7,16 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lvq_kafka.cli.common_options import typed
 from lvq_kafka.cli.exit_codes import print_problem
-from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.core.text.quoting import printable
 from lvq_kafka.core.text.wording import Remark
 from lvq_kafka.errors import LVQError
+
+if TYPE_CHECKING:
+    from lvq_kafka.cli.invocation import Invocation
 
 __all__ = ["logs_shown"]
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import click
 
 from lvq_kafka.cli.common_options import pair
-from lvq_kafka.managing.management import Point
+
+if TYPE_CHECKING:
+    from lvq_kafka.managing.management import Point
 
 __all__ = ["in_words", "offsets_by_partition", "point", "seconds_since_the_epoch"]
 

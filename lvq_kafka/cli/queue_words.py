@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.text.quoting import brief
 from lvq_kafka.core.text.wording import BARE, Mention
 from lvq_kafka.declared.registry import value_in_words
+
+if TYPE_CHECKING:
+    from lvq_kafka.core.queue.definition import QueueDefinition
 
 __all__ = ["by_name", "changes_by_name", "changes_in_words", "key_in_words", "options_in_words"]
 

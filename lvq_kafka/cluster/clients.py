@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log.records import Fetch
-from lvq_kafka.core.measures.measured import ProducerFacts
 from lvq_kafka.errors import TransportError
+
+if TYPE_CHECKING:
+    from lvq_kafka.core.measures.measured import ProducerFacts
 
 __all__ = ["Answered", "Commit", "GroupListener", "GroupMember", "LogReader", "LogWriter", "Membership", "Receipt"]
 

@@ -34,6 +34,7 @@ from tests.benchmarks import (
     report,
     scale,
     shared_store,
+    shell,
     spark,
     spark_report,
     starting,
@@ -44,6 +45,7 @@ from tests.benchmarks.topics import Topic, load
 from tests.benchmarks.workload import Workload
 
 PARTS = (
+    "shell",
     "broker",
     "bootstrap",
     "dump",
@@ -100,6 +102,9 @@ def run(
     load = found["before"]["load_average"][0]
     print(f"{sizes.records:,} records of 256 bytes to read, {rounds} rounds, load average {load}\n")
     targets: list[report.Target] = []
+    if "shell" in parts:
+        found["shell"] = list(shell.run(5 * rounds))
+        print(report.shell_table(found["shell"]), "\n", flush=True)
     if "broker" in parts:
         found["broker"] = list(starting.run(rounds))
         print(report.broker_table(found["broker"]), "\n", flush=True)
@@ -117,6 +122,7 @@ def run(
     if "latency" in parts:
         found["latency"] = list(latency.run(servers, rounds, sizes.puts))
         print(report.latency_table(found["latency"]), "\n", flush=True)
+    targets += report.shell_targets(found.get("shell", ()))
     targets += report.broker_targets(found.get("broker", ()))
     targets += dump_report.dump_targets(found.get("dump", ()))
     targets += report.targets(found.get("bootstrap", ()), found.get("produce", ()), found.get("latency", ()))

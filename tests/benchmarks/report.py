@@ -69,6 +69,17 @@ def machine() -> Result:
     }
 
 
+def shell_targets(results: Sequence[Result]) -> list[Target]:
+    """Return the targets for the start of ``lvq``; the least time is that of an idle machine."""
+    least = {what: min(map(_seconds, rows)) for what, rows in _by_what(results).items() if what.startswith("lvq")}
+    return [Target.at_most(f"{what}: seconds of processor time", 0.25, seconds) for what, seconds in least.items()]
+
+
+def _by_what(results: Sequence[Result]) -> dict[str, list[Result]]:
+    named = dict.fromkeys(one["what"] for one in results)
+    return {what: [one for one in results if one["what"] == what] for what in named}
+
+
 def broker_targets(results: Sequence[Result]) -> list[Target]:
     """Return the target for the start of a broker."""
     if not results:
@@ -128,6 +139,14 @@ def consume_targets(results: Sequence[Result]) -> list[Target]:
                 rival = fastest if theirs == mode else f"{fastest}, {theirs}"
                 found.append(Target.at_least(f"{what}: speed in times {rival}", 5.0, speed))
     return found
+
+
+def shell_table(results: Sequence[Result]) -> str:
+    """Return a table of the processor time that ``lvq`` takes to start, beside that of others."""
+    rows = []
+    for what, measured in _by_what(results).items():
+        rows.append([what, *(f"{pick(map(_seconds, measured)):.3f}" for pick in (min, statistics.median))])
+    return table(["seconds of processor time until", "least", "median"], rows)
 
 
 def broker_table(results: Sequence[Result]) -> str:

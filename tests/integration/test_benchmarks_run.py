@@ -23,6 +23,7 @@ from tests.benchmarks.prefetch import AT_ONCE, KINDS
 from tests.benchmarks.rebalance import CHANGES, PROTOCOLS
 from tests.benchmarks.report import consume_targets
 from tests.benchmarks.scale import queues_used, scale_table
+from tests.benchmarks.shell import RUNS
 from tests.benchmarks.store import CACHE, FIRST, HUNDREDTH, INDEXED, MEMORY, NOTHING, OURS, TABLE_AGAIN, TABLE_FIRST
 from tests.benchmarks.store import PEERS as STORE_PEERS
 from tests.benchmarks.store import run as compare_stores
@@ -73,6 +74,7 @@ def test_a_small_benchmark_runs_to_the_end(tmp_path: Path) -> None:
     memory = [result for result in results["acks"] if result["what"] == "memory"]
     assert [result["state"] for result in memory] == ["they wait", "they are in work"]
     assert len(results["broker"]) == 1
+    assert {result["what"] for result in results["shell"]} == set(RUNS)
     moves = {(result["protocol"], result["change"]) for result in results["rebalance"]}
     assert moves == set(product(PROTOCOLS, CHANGES))
     assert all(result["seconds"] > 0 < result["stood_still"] for result in results["rebalance"])

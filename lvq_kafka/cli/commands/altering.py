@@ -12,15 +12,16 @@ from lvq_kafka.cli.common_options import command, pair
 from lvq_kafka.cli.completing import complete_queues
 from lvq_kafka.cli.definition_options import DEFINITION_OPTIONS, definition_options
 from lvq_kafka.cli.exit_codes import print_problem
-from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.queue_words import changes_by_name, changes_in_words
 from lvq_kafka.core.queue.altering import ALTERABLE, UNSETTABLE, altered, changes_by_option
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.declared.queue_topic import OnMismatch
-from lvq_kafka.queue import Alteration, LastValueQueue
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from lvq_kafka.cli.invocation import Invocation
+    from lvq_kafka.queue import Alteration
 
 __all__ = ["alter"]
 
@@ -80,6 +81,8 @@ def alter(
         raise click.UsageError(f"--{twice[0]} and -o {twice[0]} are both given.")
     if not (said or options or unset):
         raise click.UsageError("Name an option to change, or to --unset.")
+    from lvq_kafka.queue import Alteration, LastValueQueue
+
     queue = LastValueQueue.open(name, cluster=invocation.connect())
     before = queue.newest()
     changes = changes_by_option(before, {**said, **dict(options)}, unset)

@@ -11,12 +11,12 @@ import click
 
 from lvq_kafka.cli.common_options import Command, CommandGroup, WholeNumber, output_options, timeout_option
 from lvq_kafka.cli.exit_codes import NOTHING, Complaint
-from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.core.text.quoting import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from lvq_kafka.cli.invocation import Invocation
     from lvq_kafka.embedded import BrokerStatus
 
 __all__ = ["broker"]

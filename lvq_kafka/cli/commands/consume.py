@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -22,21 +22,22 @@ from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.output import Output
 from lvq_kafka.cli.output import count as counted
 from lvq_kafka.codecs import form_of
-from lvq_kafka.consuming.consumer import Consumer
-from lvq_kafka.consuming.delivery import Delivery
-from lvq_kafka.consuming.workers import ThreadGroup
 from lvq_kafka.core.queue.option_names import Format
 from lvq_kafka.core.text.quoting import brief
 from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import LockLost
-from lvq_kafka.json_lines import is_unread, value_line
+from lvq_kafka.json_lines import delivery_line, is_unread
+
+if TYPE_CHECKING:
+    from lvq_kafka.consuming.consumer import Consumer
+    from lvq_kafka.consuming.delivery import Delivery
+
+    Handle = Callable[[Delivery[Any]], bool]
+    """A function that handles and settles a message, and returns whether it counts as done."""
 
 __all__ = ["consume"]
 
 OnFailure = Literal["stop", "retry", "reject"]
-
-Handle = Callable[[Delivery[Any]], bool]
-"""A function that handles and settles a message, and returns whether it counts as done."""
 
 _RETRY_PAUSE = 1.0  # seconds between two attempts at a message
 _INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)  # exit status after Ctrl-C, which ends us as well
@@ -179,6 +180,8 @@ class _Team:
     def __init__(
         self, consumer: Consumer[Any], handle: Handle, workers: int, count: int | None, timeout: float | None
     ) -> None:
+        from lvq_kafka.consuming.workers import ThreadGroup
+
         self._consumer = consumer
         self._handle = handle
         self._count = count
@@ -239,7 +242,7 @@ class _Printer:
                 self._table.add(delivery)
                 self._table.flush()
             else:
-                self._out.raw(value_line(delivery, self._form))
+                self._out.raw(delivery_line(delivery, self._form))
             self._out.flush()
         self.unread += is_unread(delivery.value, self._form)
         return True

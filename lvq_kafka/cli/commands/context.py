@@ -10,10 +10,10 @@ import click
 from lvq_kafka.cli.common_options import Command, CommandGroup, cluster_options, output_options, settings
 from lvq_kafka.cli.completing import complete_contexts
 from lvq_kafka.cli.exit_codes import NOTHING, Complaint
-from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.saved_contexts import SavedContexts
 
 if TYPE_CHECKING:
+    from lvq_kafka.cli.invocation import Invocation
     from lvq_kafka.kafka import ClientConfig
 
 __all__ = ["context"]

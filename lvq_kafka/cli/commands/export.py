@@ -30,18 +30,18 @@ import click
 from lvq_kafka.cli.commands.read import read_timeout
 from lvq_kafka.cli.common_options import command, format_option, queue_argument, selection_options
 from lvq_kafka.cli.exit_codes import BAD_DATA, Complaint, complain_of_unread
-from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.offset_spec import in_words
 from lvq_kafka.cli.output import count
 from lvq_kafka.codecs import form_of
 from lvq_kafka.core.queue.option_names import Format
 from lvq_kafka.csv_lines import CSV_HEAD, csv_line
 from lvq_kafka.json_lines import is_unread, to_line, value_line
-from lvq_kafka.reading.entries import Entry
-from lvq_kafka.reading.selection import SelectionOptions
-from lvq_kafka.reading.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from lvq_kafka.cli.invocation import Invocation, QueueChoice
+    from lvq_kafka.reading.entries import Entry
+    from lvq_kafka.reading.selection import SelectionOptions
+    from lvq_kafka.reading.snapshot import Snapshot
     from lvq_kafka.tabular.arrow_files import ArrowForm
 
 __all__ = ["export"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 import click
 
@@ -12,7 +12,9 @@ from lvq_kafka.cli.completing import complete_queues
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.output import Output, count
 from lvq_kafka.declared.group_checks import Start
-from lvq_kafka.managing.feeding import FeedStats
+
+if TYPE_CHECKING:
+    from lvq_kafka.managing.feeding import FeedStats
 
 __all__ = ["feed"]
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import time
 from contextlib import closing
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lvq_kafka.cli.common_options import command, queue_argument, selection_options
-from lvq_kafka.cli.invocation import Invocation, QueueChoice
-from lvq_kafka.cli.output import Output
 from lvq_kafka.core.text.quoting import printable
-from lvq_kafka.reading.selection import SelectionOptions
-from lvq_kafka.reading.view import View
+
+if TYPE_CHECKING:
+    from lvq_kafka.cli.invocation import Invocation, QueueChoice
+    from lvq_kafka.cli.output import Output
+    from lvq_kafka.reading.selection import SelectionOptions
+    from lvq_kafka.reading.view import View
 
 __all__ = ["hold"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,7 +17,6 @@ from lvq_kafka.cli.commands.read import print_blocked
 from lvq_kafka.cli.common_options import WholeNumber, command
 from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
-from lvq_kafka.cli.output import Output
 from lvq_kafka.core.queue.option_names import QPID_KEY_HEADER
 from lvq_kafka.core.text.quoting import listed, printable
 from lvq_kafka.errors import ConfigError, QueueNotDeclared
@@ -26,6 +25,9 @@ from lvq_kafka.kafka.client import PropertyValue, port_of
 from lvq_kafka.kafka.credentials import mechanism_of
 from lvq_kafka.queue import LastValueQueue
 from lvq_kafka.reading.entries import EndOfDump, Entry
+
+if TYPE_CHECKING:
+    from lvq_kafka.cli.output import Output
 
 __all__ = ["lvqtest"]
 

@@ -15,9 +15,9 @@ from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.offset_spec import in_words, offsets_by_partition, point
 from lvq_kafka.cli.output import Output, count
 from lvq_kafka.errors import LVQError
-from lvq_kafka.managing.management import Change, Point
 
 if TYPE_CHECKING:
+    from lvq_kafka.managing.management import Change, Point
     from lvq_kafka.queue import LastValueQueue
 
 __all__ = ["expire", "keep_alive", "move", "purge", "reclaim", "reset"]

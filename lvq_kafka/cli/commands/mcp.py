@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import signal
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 import click
 
 from lvq_kafka.cli.common_options import Seconds, WholeNumber, command
 from lvq_kafka.cli.completing import complete_queues
-from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.signals import heed_signals
 from lvq_kafka.runtime.extras import needing
+
+if TYPE_CHECKING:
+    from lvq_kafka.cli.invocation import Invocation
 
 __all__ = ["mcp"]
 

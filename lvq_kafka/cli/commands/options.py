@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lvq_kafka.cli.common_options import Command, output_options
-from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.core.queue.option_names import (
     OPTION_NAMES,
     SYSTEMS,
@@ -20,6 +19,9 @@ from lvq_kafka.core.queue.option_names import (
     unknown_option,
 )
 from lvq_kafka.core.text.quoting import shell_word
+
+if TYPE_CHECKING:
+    from lvq_kafka.cli.invocation import Invocation
 
 __all__ = ["options"]
 

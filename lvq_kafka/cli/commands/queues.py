@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 from click.core import ParameterSource
 
-from lvq_kafka.cli.broker_import import import_file
 from lvq_kafka.cli.common_options import WholeNumber, command, settings, timeout_option, typed
 from lvq_kafka.cli.completing import complete_queues
 from lvq_kafka.cli.confirm import confirm, yes_option
@@ -27,17 +26,18 @@ from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.queue.queue_request import QueueRequest
 from lvq_kafka.core.queue.topic_settings import Finding, TopicSpec
 from lvq_kafka.core.text.quoting import brief
-from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.declared.addressed import check_managing
 from lvq_kafka.declared.group_checks import Start
 from lvq_kafka.declared.queue_topic import OnMismatch
 from lvq_kafka.dialects.address_forms import parse_address
 from lvq_kafka.errors import LVQError
-from lvq_kafka.queue import Declaration, LastValueQueue
-from lvq_kafka.queue import queues as all_queues
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from lvq_kafka.cluster import Cluster
+    from lvq_kafka.core.timing.ttl import Ttl
+    from lvq_kafka.queue import Declaration, LastValueQueue
 
 __all__ = [
     "declare",
@@ -146,6 +146,8 @@ def declare(
     """
     if file is not None:
         _check_alone({"file", "dry_run", "apply"}, "--from describes all queues")
+        from lvq_kafka.cli.broker_import import import_file
+
         import_file(invocation, file, dry_run=dry_run, apply=apply)
         return
     if name is None:
@@ -157,6 +159,8 @@ def declare(
     request = _request(name, topic, record_key, given, options)
     request.alone()  # raises what is wrong without a cluster, before it is asked
     spec = TopicSpec(partitions=partitions, replication_factor=replication_factor, config=dict(topic_config))
+    from lvq_kafka.queue import LastValueQueue
+
     queue = LastValueQueue.declare(
         request.name,
         topic=request.topic,
@@ -285,7 +289,9 @@ def queues(invocation: Invocation, *, definitions: bool, timeout: float) -> None
     A message waits until a consumer is done with it; a newer value of its key takes its place. What waits in a queue
     that cannot be read, or not in time, is unknown: it is warned of, and its number is "?", for programs null.
     """
-    found = all_queues(cluster=invocation.connect())
+    from lvq_kafka.declared.registry import Registry
+
+    found = Registry(invocation.connect()).all()
     if not found:
         if invocation.out.person:
             invocation.out.note("No queue is declared. Try: lvq declare prices --key-header ticker")
@@ -318,6 +324,8 @@ def queues(invocation: Invocation, *, definitions: bool, timeout: float) -> None
 
 def _measured(cluster: Cluster, definitions: list[QueueDefinition], timeout: float) -> Iterator[Waiting]:
     """Yield what waits in each queue, all within this time."""
+    from lvq_kafka.queue import LastValueQueue
+
     deadline = time.monotonic() + timeout
     for definition in definitions:
         if definition.non_destructive:

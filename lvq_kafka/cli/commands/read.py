@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,11 +23,13 @@ from lvq_kafka.codecs import form_of
 from lvq_kafka.core.queue.option_names import Format
 from lvq_kafka.core.text.quoting import brief, printable
 from lvq_kafka.json_lines import event_line, is_unread, to_json, to_line, value_line
-from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.entries import EndOfDump, Entry
-from lvq_kafka.reading.selection import SelectionOptions
-from lvq_kafka.reading.view import View
-from lvq_kafka.reading.watch import Watch
+
+if TYPE_CHECKING:
+    from lvq_kafka.reading.browser import Browser
+    from lvq_kafka.reading.selection import SelectionOptions
+    from lvq_kafka.reading.view import View
+    from lvq_kafka.reading.watch import Watch
 
 __all__ = ["browse", "get", "print_blocked", "read_timeout", "write_events"]
 

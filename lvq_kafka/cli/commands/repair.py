@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,8 +14,10 @@ from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.offset_spec import point
 from lvq_kafka.cli.output import Output, count
 from lvq_kafka.core.text.quoting import printable
-from lvq_kafka.declared.damage import Damage
-from lvq_kafka.managing.management import Point
+
+if TYPE_CHECKING:
+    from lvq_kafka.declared.damage import Damage
+    from lvq_kafka.managing.management import Point
 
 __all__ = ["damage_row", "repair"]
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lvq_kafka.cli.common_options import Command, CommandGroup, cluster_options, pair
 from lvq_kafka.cli.exit_codes import NOTHING, Complaint, describe, exit_code, print_problem
-from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.queue_words import by_name, changes_by_name, changes_in_words, options_in_words
-from lvq_kafka.cluster import Cluster
-from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.settings_by_pattern import DELIMITERS, AddressPattern, AddressSetting, matching
 from lvq_kafka.core.text.quoting import brief
 from lvq_kafka.declared.setting_store import SettingStore
 from lvq_kafka.errors import Unauthorized
 from lvq_kafka.managing.applying_settings import Applied, apply_settings
+
+if TYPE_CHECKING:
+    from lvq_kafka.cli.invocation import Invocation
+    from lvq_kafka.cluster import Cluster
+    from lvq_kafka.core.queue.definition import QueueDefinition
 
 __all__ = ["settings"]
 

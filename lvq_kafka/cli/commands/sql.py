@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from datetime import date, datetime, time
 from decimal import Decimal
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,7 +20,9 @@ from lvq_kafka.cli.output import Output, count
 from lvq_kafka.cli.printable import printable_text, printable_value
 from lvq_kafka.core.queue.option_names import Format
 from lvq_kafka.json_lines import shown
-from lvq_kafka.reading.sql_answer import SqlAnswer
+
+if TYPE_CHECKING:
+    from lvq_kafka.reading.sql_answer import SqlAnswer
 
 __all__ = ["sql"]
 

@@ -15,27 +15,28 @@ from lvq_kafka.cli.commands.queues import finding_row, grouped_by, in_words, ord
 from lvq_kafka.cli.commands.repair import damage_row
 from lvq_kafka.cli.common_options import command, queue_argument, timeout_option, typed
 from lvq_kafka.cli.exit_codes import WRONG_QUEUE, Complaint
-from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.output import count
-from lvq_kafka.cluster import TopicDescription
 from lvq_kafka.core.consumer.obstacles import FULL_TEXT_REMEDY, STANDBY_REMEDY, standby_report
-from lvq_kafka.core.facts import Shortfall
 from lvq_kafka.core.log.keys import encode_key
-from lvq_kafka.core.queue.limits import Limits, OverflowPolicy
 from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.queue.topic_settings import Finding, TopicNeeds, judge, judge_definition
 from lvq_kafka.core.text.quoting import brief, listed, printable
-from lvq_kafka.declared.damage import Damage
 from lvq_kafka.errors import CatchUpTimeout, Unauthorized
 from lvq_kafka.json_lines import blocked_rows, shown
-from lvq_kafka.managing.queue_stats import PartitionStats, QueueStats
-from lvq_kafka.queue import LastValueQueue, queues
-from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.entries import Entry
-from lvq_kafka.reading.view import View
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from lvq_kafka.cli.invocation import Invocation, QueueChoice
+    from lvq_kafka.cluster import TopicDescription
+    from lvq_kafka.core.facts import Shortfall
+    from lvq_kafka.core.queue.limits import Limits, OverflowPolicy
+    from lvq_kafka.declared.damage import Damage
+    from lvq_kafka.managing.queue_stats import PartitionStats, QueueStats
+    from lvq_kafka.queue import LastValueQueue
+    from lvq_kafka.reading.browser import Browser
+    from lvq_kafka.reading.view import View
 
 __all__ = ["stats"]
 
@@ -123,10 +124,12 @@ def stats(invocation: Invocation, choice: QueueChoice, *, timeout: float) -> Non
 
 
 def _examine(queue: LastValueQueue[Any], group: str | None, timeout: float) -> QueueReport:
+    from lvq_kafka.declared.registry import Registry
+
     cluster, topic = queue.cluster, queue.topic
     found = QueueReport(cluster.topics.describe(topic), homes=QueueRules.of(queue.definition).placement == "key")
     try:
-        needs = TopicNeeds.of(queue.definition, queues(cluster=cluster))
+        needs = TopicNeeds.of(queue.definition, Registry(cluster).all())
     except Unauthorized:  # a bare topic needs no registry
         needs = TopicNeeds.of(queue.definition, ())
     try:
@@ -186,6 +189,8 @@ def _count(queue: LastValueQueue[Any], found: QueueReport, timeout: float) -> No
 
 def _places(reader: View[Any] | Browser[Any], deadline: float) -> Iterator[int]:
     """Yield the partition of each value in the topic, as far as it is read by the deadline."""
+    from lvq_kafka.reading.view import View
+
     if isinstance(reader, View):
         while reader.state in ("catching-up", "stale", "disconnected") and time.monotonic() < deadline:
             with suppress(CatchUpTimeout):

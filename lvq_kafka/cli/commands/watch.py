@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,7 +24,9 @@ from lvq_kafka.core.queue.standard import check_mapping
 from lvq_kafka.core.text.json_text import read_json
 from lvq_kafka.json_lines import event_line
 from lvq_kafka.reading.entries import EndOfDump
-from lvq_kafka.reading.selection import SelectionOptions
+
+if TYPE_CHECKING:
+    from lvq_kafka.reading.selection import SelectionOptions
 
 __all__ = ["watch"]
 

@@ -7,18 +7,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from lvq_kafka.cli.bulk_send import Sent, lines_of, sent_in_order
 from lvq_kafka.cli.common_options import Seconds, WholeNumber, command, format_option, pair, queue_argument
 from lvq_kafka.cli.exit_codes import print_problem
-from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.offset_spec import seconds_since_the_epoch
 from lvq_kafka.cli.output import Output, count
-from lvq_kafka.cluster import Receipt
-from lvq_kafka.codecs import HeaderPairs, form_of
+from lvq_kafka.codecs import form_of
 from lvq_kafka.core.log.keys import encode_key, key_text
 from lvq_kafka.core.log.records import header_value
 from lvq_kafka.core.queue.message_groups import GROUP_HEADER
@@ -31,7 +29,12 @@ from lvq_kafka.core.timing.ttl import TTL_HEADER
 from lvq_kafka.errors import ConfigError, LVQError, QueueFull
 from lvq_kafka.json_lines import Line, parse_value, shown
 from lvq_kafka.producing.producer import Message, Producer
-from lvq_kafka.queue import LastValueQueue
+
+if TYPE_CHECKING:
+    from lvq_kafka.cli.invocation import Invocation, QueueChoice
+    from lvq_kafka.cluster import Receipt
+    from lvq_kafka.codecs import HeaderPairs
+    from lvq_kafka.queue import LastValueQueue
 
 __all__ = ["delete", "put", "send"]
 

@@ -4,8 +4,8 @@ import io
 
 import pytest
 
-from lvq_kafka.cli.commands import queues
 from lvq_kafka.cli.exit_codes import EXIT_CODES, Complaint, exit_code, print_problem
+from lvq_kafka.declared.registry import Registry
 from lvq_kafka.errors import (
     AuthenticationFailed,
     BrokerRefused,
@@ -88,10 +88,10 @@ def test_a_reader_that_failed_ends_as_what_made_it_fail() -> None:
 def test_an_error_ends_a_run_with_its_code_and_one_line(
     run: Run, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
 ) -> None:
-    def fail(**_: object) -> None:
+    def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(queues, "all_queues", fail)
+    monkeypatch.setattr(Registry, "all", fail)
     ran = run("queues")
     assert ran.code == code
     assert ran.stdout == b""
@@ -107,10 +107,10 @@ def test_the_hint_and_the_notes_of_an_error_are_in_its_line(run: Run, monkeypatc
     error = LVQError("It is\nbroken.", hint="Mend it.")
     error.add_note("Twice.")
 
-    def fail(**_: object) -> None:
+    def fail(*_: object) -> None:
         raise QueueNotDeclared("It is\nbroken.", queue="q", hint="Mend it.") from error
 
-    monkeypatch.setattr(queues, "all_queues", fail)
+    monkeypatch.setattr(Registry, "all", fail)
     assert run("queues").stderr == "lvq: It is broken. Mend it.\n"
 
 
@@ -142,10 +142,10 @@ def test_an_error_shows_the_place_in_the_text_that_it_quotes(run: Run) -> None:
 def test_debug_shows_where_an_error_comes_from_before_or_after_the_command(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(**_: object) -> None:
+    def fail(*_: object) -> None:
         raise ConfigError("no")
 
-    monkeypatch.setattr(queues, "all_queues", fail)
+    monkeypatch.setattr(Registry, "all", fail)
     for arguments in (["--debug", "queues"], ["queues", "--debug"]):
         assert "Traceback" in run(*arguments).stderr
     assert "Traceback" not in run("queues").stderr

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from lvq_kafka.cli import invocation as session_module
 from lvq_kafka.cli.app import lvq
 from lvq_kafka.cli.invocation import Invocation
+from lvq_kafka.declared.registry import Registry
 from lvq_kafka.errors import ConfigError
 from tests.unit.cli.terminal import terminal
 
@@ -41,14 +42,14 @@ def properties(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> dict[str, An
     """Return the client properties that result from a command line."""
     invocation = Invocation()
 
-    def look(**_: object) -> list[object]:
+    def look(_: object) -> list[object]:
         found.update(invocation._client_config(session_module.os.environ).properties)
         return []
 
     found: dict[str, Any] = {}
     monkeypatch.setattr(Invocation, "connect", lambda self: self)
     monkeypatch.setattr(Invocation, "close", lambda self: None)
-    monkeypatch.setattr("lvq_kafka.cli.commands.queues.all_queues", look)
+    monkeypatch.setattr(Registry, "all", look)
     result = CliRunner().invoke(lvq, arguments, obj=invocation)
     assert result.exit_code == 0, result.stderr
     return found

@@ -61,3 +61,13 @@ def test_a_command_is_loaded_alone() -> None:
     _, names = loaded_by("get", "--help")
     assert {name for name in names if name.startswith("lvq_kafka.cli.")} >= {"lvq_kafka.cli.commands"}
     assert not {"duckdb", "mcp", "uvicorn", "lvq_kafka.serve", "lvq_kafka.bridging"} & names
+
+
+@pytest.mark.parametrize("name", ["alter", "browse", "consume", "drop", "export", "get", "put", "stats", "watch"])
+def test_the_completion_of_queues_loads_no_more_than_the_list_of_them(name: str) -> None:
+    words = {"_LVQ_COMPLETE": "bash_complete", "COMP_WORDS": f"lvq {name} --config /none pri", "COMP_CWORD": "4"}
+    said, names = loaded_by(**words)
+    assert said.strip() == ""
+    assert "lvq_kafka.declared" in names
+    assert not {"lvq_kafka.consuming.consumer", "lvq_kafka.queue", "lvq_kafka.reading.view"} & names
+    assert not {name for name in names if name.startswith("lvq_kafka.managing.")}
