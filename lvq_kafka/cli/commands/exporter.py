@@ -6,10 +6,11 @@ from contextlib import ExitStack
 
 import click
 
-from lvq_kafka.cli.common_options import Seconds, WholeNumber, command, timeout_option
+from lvq_kafka.cli.common_options import Seconds, command, timeout_option
 from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation
-from lvq_kafka.cli.server_sockets import is_loopback, names_of, open_listener, url_of
+from lvq_kafka.cli.listening_options import ListeningPlace, listening_options
+from lvq_kafka.cli.server_sockets import open_listener, url_of
 from lvq_kafka.core.text.quoting import printable
 from lvq_kafka.runtime.extras import needing
 from lvq_kafka.serve import app
@@ -30,14 +31,7 @@ _SCRAPES = 16  # at once
         "lvq exporter --host 0.0.0.0 --allow-host metrics.example.com --token-file tokens",
     ],
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option(
-    "--port",
-    type=WholeNumber(min=0, max=65_535),
-    default=_PORT,
-    show_default=True,
-    help="The port to listen on; 0 for any free one.",
-)
+@listening_options(_PORT, "The readers: in each line a bearer token and the queues that it may see, or *.")
 @click.option(
     "--every",
     type=Seconds(min=0, min_open=True),
@@ -47,27 +41,12 @@ _SCRAPES = 16  # at once
     help="The time between two measurements of a queue.",
 )
 @timeout_option(60.0, "Time limit for reading a queue.")
-@click.option(
-    "--allow-host",
-    "hosts",
-    metavar="NAME",
-    multiple=True,
-    help="A name that clients use for this server. Repeatable. Addresses and localhost are always allowed.",
-)
-@click.option(
-    "--token-file",
-    metavar="FILE",
-    help="The readers: in each line a bearer token and the queues that it may see, or *.",
-)
 def exporter(
     invocation: Invocation,
     *,
-    host: str,
-    port: int,
+    place: ListeningPlace,
     every: float,
     timeout: float,
-    hosts: tuple[str, ...],
-    token_file: str | None,
 ) -> None:
     """Show Prometheus what waits in all declared queues.
 
@@ -80,12 +59,12 @@ def exporter(
     need_prometheus("lvq exporter")  # before anything is opened
     with needing("serve", "lvq exporter"):
         from lvq_kafka.cli.http_server import run_server
-    if token_file is None and not is_loopback(host):
-        print_problem(f"Without --token-file, everybody sees all queues who can reach {host}.", warning=True)
+    if place.is_open:
+        print_problem(f"Without --token-file, everybody sees all queues who can reach {place.host}.", warning=True)
     with ExitStack() as opened:
-        listens = opened.enter_context(open_listener(host, port))
+        listens = opened.enter_context(open_listener(place.host, place.port))
         survey = QueueSurvey(invocation.connect(), every=every, timeout=timeout)
-        served = app(hosts=[*hosts, *names_of(host)], token_file=token_file, metrics=survey.metrics)
+        served = app(hosts=place.names, token_file=place.token_file, metrics=survey.metrics)
         opened.enter_context(survey)
         url = f"{url_of(listens)}/metrics"
         if invocation.out.person:

@@ -11,8 +11,9 @@ from lvq_kafka.cli.common_options import WholeNumber, command, format_option
 from lvq_kafka.cli.completing import complete_queues
 from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
+from lvq_kafka.cli.listening_options import ListeningPlace, listening_options
 from lvq_kafka.cli.output import Output
-from lvq_kafka.cli.server_sockets import is_loopback, names_of, open_listener, url_of
+from lvq_kafka.cli.server_sockets import open_listener, url_of
 from lvq_kafka.core.queue.option_names import Format
 from lvq_kafka.core.text.quoting import printable
 from lvq_kafka.runtime.extras import needing
@@ -30,30 +31,11 @@ __all__ = ["serve"]
     ],
 )
 @click.argument("queues", metavar="QUEUE…", nargs=-1, required=True, shell_complete=complete_queues)
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option(
-    "--port",
-    type=WholeNumber(min=0, max=65_535),
-    default=8080,
-    show_default=True,
-    help="The port to listen on; 0 for any free one.",
-)
+@listening_options(8080, "The readers: in each line a bearer token and the queues that it may read, or *.")
 @click.option(
     "--store",
     metavar="DIRECTORY",
     help="Keep the values in stores in this directory, one for each queue, and go on from there after a restart.",
-)
-@click.option(
-    "--allow-host",
-    "hosts",
-    metavar="NAME",
-    multiple=True,
-    help="A name that clients use for this server. Repeatable. Addresses and localhost are always allowed.",
-)
-@click.option(
-    "--token-file",
-    metavar="FILE",
-    help="The readers: in each line a bearer token and the queues that it may read, or *.",
 )
 @click.option(
     "--max-streams",
@@ -70,11 +52,8 @@ def serve(
     invocation: Invocation,
     queues: tuple[str, ...],
     *,
-    host: str,
-    port: int,
+    place: ListeningPlace,
     store: str | None,
-    hosts: tuple[str, ...],
-    token_file: str | None,
     max_streams: int,
     board: bool,
     form: Format | None,
@@ -95,17 +74,15 @@ def serve(
             warning=True,
         )
     with ExitStack() as opened:
-        listening = opened.enter_context(open_listener(host, port))
-        if token_file is None and not is_loopback(host):
-            print_problem(f"Without --token-file, everybody may read who can reach {host}.", warning=True)
+        listening = opened.enter_context(open_listener(place.host, place.port))
+        if place.is_open:
+            print_problem(f"Without --token-file, everybody may read who can reach {place.host}.", warning=True)
         views = []
         for name in queues:
             queue = invocation.open(QueueChoice(name), form, create=True)
-            place = None if store is None else Path(store) / queue.name
-            views.append(opened.enter_context(closing(queue.view(store=place, undecodable="raw"))).start())
-        served = app(
-            *views, hosts=[*hosts, *names_of(host)], token_file=token_file, max_streams=max_streams, board=board
-        )
+            directory = None if store is None else Path(store) / queue.name
+            views.append(opened.enter_context(closing(queue.view(store=directory, undecodable="raw"))).start())
+        served = app(*views, hosts=place.names, token_file=place.token_file, max_streams=max_streams, board=board)
         _report(invocation.out, url_of(listening), [view.queue for view in views])
         run_server(served, listening, max_streams)
 
