@@ -124,6 +124,17 @@ class Codec(Generic[V]):
                 hint="The key's next good value replaces it.",
             ) from error
 
+    def check(self, data: bytes, topic: str, headers: HeaderPairs) -> None:
+        """Check that bytes are what this codec reads, before they are sent as they are.
+
+        Raises:
+            EncodeError: they are not.
+        """
+        try:
+            self._read(data, topic, headers)
+        except Exception as error:  # a custom codec may raise anything
+            raise EncodeError(f"The codec {self.name!r} cannot read this value ({len(data)} bytes): {error}") from error
+
     def _write(self, value: V, topic: str, headers: list[tuple[str, bytes | None]]) -> bytes:
         return self._encode(value)
 

@@ -41,7 +41,7 @@ import binascii
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from lvq_kafka.core.facts import Position, Shortfall
 from lvq_kafka.core.log.keys import encode_header, encode_key
@@ -61,6 +61,7 @@ __all__ = [
     "event_line",
     "how_gone",
     "is_unread",
+    "parse_headers",
     "parse_line",
     "parse_value",
     "shown",
@@ -212,7 +213,7 @@ def parse_line(text: str, form: Format) -> Line | None:
         return None
     if "event" in row:
         return None
-    headers = _headers(row, text)
+    headers = parse_headers(row.get("all_headers", row.get("headers")), text)
     if "undecodable" in row:
         if form != "bytes":
             raise _unreadable("has an undecodable value", text, hint="Use --format bytes.")
@@ -251,14 +252,21 @@ def parse_value(data: bytes, form: Format) -> Any:
         raise EncodeError(f"The value is not {'JSON' if form == 'json' else 'UTF-8 text'}: {error}.") from None
 
 
-def _headers(row: Mapping[str, Any], text: str) -> list[tuple[str, bytes | None]]:
-    given = row.get("all_headers", row.get("headers"))
+def parse_headers(given: object, text: str) -> list[tuple[str, bytes | None]]:
+    """Return headers from an object of JSON, or from pairs; none for null.
+
+    Args:
+        text: where they come from, for the error.
+
+    Raises:
+        DecodeError: they are something else; the error says why.
+    """
     if given is None:
         return []
     if isinstance(given, dict):
         given = list(given.items())
     try:
-        pairs = [(name, value) for name, value in given]
+        pairs: list[tuple[object, object]] = [(name, value) for name, value in cast("list[Any]", given)]
     except (TypeError, ValueError):
         raise _unreadable("has headers that are neither an object nor pairs", text) from None
     return [(str(name), None if value is None else _stored(f"header {name}", value, text)) for name, value in pairs]

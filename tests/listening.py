@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import uvicorn
 
@@ -18,12 +18,17 @@ __all__ = ["CutLine", "listening"]
 
 
 @contextmanager
-def listening(served: Any) -> Iterator[int]:
-    """Run a server in a thread, and yield its port."""
+def listening(served: Any, lifespan: Literal["on", "off"] = "off") -> Iterator[int]:
+    """Run a server in a thread, and yield its port.
+
+    Args:
+        served: the application.
+        lifespan: whether the server runs that of the application.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections inherit it
         config = uvicorn.Config(
-            served, http="h11", ws="none", lifespan="off", log_config=None, timeout_graceful_shutdown=1
+            served, http="h11", ws="none", lifespan=lifespan, log_config=None, timeout_graceful_shutdown=1
         )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))

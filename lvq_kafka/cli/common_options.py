@@ -249,6 +249,7 @@ _OTHER_NAMES: Mapping[str, Sequence[str]] = {
     "not_before": ("delay",),
     "placement": ("place_by",),
     "policy": ("overflow",),
+    "proxies": ("proxy",),
     "replay_period": ("replay", "default_replay_period"),
 }
 """Options of the library that have other names here."""

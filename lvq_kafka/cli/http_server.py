@@ -40,7 +40,12 @@ def run_server(served: QueueApp, listening: socket.socket, most_streams: int) ->
         most_streams: the most clients that wait or read a stream at once.
     """
     ended_by: list[int] = []
-    asyncio.run(BoundedServer(served, most_streams, ended_by.append).serve(sockets=[listening]))
+
+    async def run() -> None:
+        async with served:
+            await BoundedServer(served, most_streams, ended_by.append).serve(sockets=[listening])
+
+    asyncio.run(run())
     for number in ended_by[:1]:
         signal.raise_signal(number)  # in the event loop, its tasks would complain
 
@@ -72,7 +77,7 @@ class BoundedServer(Server):
                 served,
                 http=_BoundedProtocol,
                 ws="none",
-                lifespan="off",  # the views are open
+                lifespan="off",  # the application is open
                 proxy_headers=False,
                 log_config=None,
                 log_level="critical",  # anybody can send what it would warn of

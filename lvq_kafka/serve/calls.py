@@ -13,11 +13,15 @@ from lvq_kafka.serve.http_requests import HttpRequest
 from lvq_kafka.serve.long_answers import LongAnswers
 from lvq_kafka.serve.parameters import Parameter, parse_query
 from lvq_kafka.serve.problems import HttpRefusal
+from lvq_kafka.serve.queue_rights import EVERYBODY, Bearer
+from lvq_kafka.serve.queue_writer import QueueWriter
 from lvq_kafka.serve.served_queue import ServedQueue
 from lvq_kafka.serve.token_file import TokenFile
+from lvq_kafka.serve.trusted_proxies import TrustedProxies
+from lvq_kafka.serve.writes_under_way import WritesUnderWay
 from lvq_kafka.telemetry.metrics import Metrics
 
-__all__ = ["HttpCall", "Served"]
+__all__ = ["HttpCall", "Served", "not_opened"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,13 @@ class Served:
     queues: Mapping[str, ServedQueue]
     """Those that are open."""
     tokens: TokenFile | None
+    proxies: TrustedProxies | None
+    """The proxies that may name the user of a request; None for none."""
+    writable: Collection[str]
+    """The names of the queues that can be written."""
+    writers: Mapping[str, QueueWriter]
+    """Those that are open, by the name of the queue."""
+    writes: WritesUnderWay
     ready: Collection[State]
     long_answers: LongAnswers
     max_wait: float
@@ -38,6 +49,21 @@ class Served:
     """The seconds after which a stream without events gets a comment."""
     board: bool
     """Whether there is a board."""
+
+    def bearer_of(self, request: HttpRequest, tokens: BearerTokens | None) -> Bearer:
+        """Return who sends a request.
+
+        Args:
+            request: the request.
+            tokens: those that count; None if everybody may do everything.
+
+        Raises:
+            HttpRefusal: he is not known.
+        """
+        if tokens is None:
+            return EVERYBODY
+        user = None if self.proxies is None else self.proxies.user_of(request)
+        return tokens.bearer(request.header("authorization")) if user is None else tokens.user(user)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +75,8 @@ class HttpCall:
     peer: HttpPeer
     tokens: BearerTokens | None
     """Those by which it was admitted; None if it needs none."""
-    readable: frozenset[str]
-    """The names of the queues that its bearer may read; ``*`` for all."""
+    bearer: Bearer
+    """Its sender, and his rights."""
     found: ServedQueue | None = None
     """The queue that its path names, if it names one."""
     key: bytes = b""
@@ -63,6 +89,26 @@ class HttpCall:
         return self.found
 
     @property
+    def writer(self) -> QueueWriter:
+        """The writer of the queue that its path names.
+
+        Raises:
+            HttpRefusal: there is none.
+        """
+        name = self.queue.name
+        if name not in self.served.writable:
+            raise HttpRefusal(
+                405,
+                f"{name} cannot be written here.",
+                hint="Its server only reads it.",
+                headers=[("allow", "GET, HEAD")],
+            )
+        writer = self.served.writers.get(name)
+        if writer is None:
+            raise not_opened(name)
+        return writer
+
+    @property
     def cache_control(self) -> tuple[str, str]:
         """The header that lets a cache keep an answer, and has it ask each time."""
         return "cache-control", "no-cache" if self.served.tokens is None else "private, no-cache"
@@ -73,11 +119,20 @@ class HttpCall:
         if self.served.tokens is None or (tokens := self.served.tokens.current()) is self.tokens:
             return True
         try:
-            readable = tokens.readable(self.request.header("authorization"))
+            bearer = self.served.bearer_of(self.request, tokens)
         except HttpRefusal:
             return False
-        return BearerTokens.includes(readable, self.queue.name)
+        return bearer.rights.may_read(self.queue.name)
 
     def parameters(self, known: Mapping[str, Parameter]) -> dict[str, Any]:
         """Return the parameters of the query. Raises what `parse_query` raises."""
         return parse_query(self.request.query, known)
+
+
+def not_opened(name: str) -> HttpRefusal:
+    """Return the answer to a request for a queue that is not open."""
+    return HttpRefusal(
+        503,
+        f"{name} was not opened.",
+        hint="Its lifespan does not run. Enter the application with `async with` in that of the outer one.",
+    )

@@ -41,7 +41,7 @@ class HttpAnswer:
     @property
     def lines(self) -> list[tuple[bytes, bytes]]:
         """All headers, as they are sent."""
-        size = [] if self.status == 304 else [("content-length", str(len(self.body)))]
+        size = [] if self.status in (204, 304) else [("content-length", str(len(self.body)))]
         return _encoded([*self.headers, *size, ("content-security-policy", self.policy), *_ALWAYS])
 
 

@@ -6,10 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-__all__ = ["Emit", "HttpPeer", "PeerLost", "Receive"]
+from lvq_kafka.serve.problems import HttpRefusal
+
+__all__ = ["Emit", "HttpPeer", "PeerLost", "Receive", "too_large"]
 
 _SLOWEST = 60.0  # seconds for a client to take a part; one that does not is cut off, and may come back
 _PART = 65_536  # bytes that are sent at once
+_UPLOAD = 30.0  # seconds for the body of a request
 
 AsgiMessage = MutableMapping[str, Any]
 
@@ -31,6 +34,37 @@ class HttpPeer:
         self._receive = receive
         self._emit = send
         self._left = False
+
+    async def body(self, most: int, take: Callable[[int], object]) -> bytes:
+        """Return the body of the request.
+
+        Args:
+            most: how many bytes it may have.
+            take: called with the size of each part before that is kept; it may refuse.
+
+        Raises:
+            HttpRefusal: it is larger, or does not come in time.
+            PeerLost: the client left before its end.
+        """
+        found = bytearray()
+        try:
+            async with asyncio.timeout(_UPLOAD):
+                while True:
+                    message = await self._receive()
+                    if message["type"] == "http.disconnect":
+                        self._left = True
+                        raise PeerLost("it left within its request")
+                    part = message.get("body", b"")
+                    if len(found) + len(part) > most:
+                        raise too_large(most)
+                    take(len(part))
+                    found += part
+                    if not message.get("more_body", False):
+                        return bytes(found)
+        except TimeoutError:
+            raise HttpRefusal(
+                408, f"The body of the request took more than {_UPLOAD:g} s.", headers=[("connection", "close")]
+            ) from None
 
     async def leave(self) -> None:
         """Return when the client has left.
@@ -67,3 +101,9 @@ class HttpPeer:
             raise PeerLost(f"it took nothing for {_SLOWEST:g} s") from None
         except OSError as error:  # some servers say so
             raise PeerLost(f"it has left: {error}") from error
+
+
+def too_large(most: int) -> HttpRefusal:
+    """Return the answer to a request whose body has more bytes than it may."""
+    why = f"The body of the request is larger than {most:,} bytes." if most else "A DELETE has no body."
+    return HttpRefusal(413, why, hint="Nothing was written.", headers=[("connection", "close")])

@@ -31,6 +31,8 @@ class HttpRequest:
     query: bytes
     headers: tuple[tuple[bytes, bytes], ...] = field(repr=False)  # they may have a token
     """The names are in small letters."""
+    peer: str | None = None
+    """The address that the connection comes from; None if it is not known."""
 
     def header(self, name: str) -> str | None:
         """Return a header, or None. Repeated ones are a list with commas."""
@@ -60,7 +62,9 @@ def read_request(scope: Mapping[str, Any]) -> HttpRequest:
     if (absolute := _ABSOLUTE.match(raw)) is not None:  # its host counts, whatever the header says
         raw, hosts = raw[absolute.end() :], [absolute[1]]
     host = hosts[0].decode("latin-1") if len(hosts) == 1 else None
-    return HttpRequest(scope["method"], host, path_segments(raw, scope.get("root_path", "")), query, headers)
+    peer = scope.get("client")
+    segments = path_segments(raw, scope.get("root_path", ""))
+    return HttpRequest(scope["method"], host, segments, query, headers, peer[0] if peer else None)
 
 
 def path_segments(raw: bytes, root: str) -> tuple[bytes, ...]:

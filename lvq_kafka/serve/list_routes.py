@@ -57,7 +57,7 @@ async def answer_ready(call: HttpCall) -> HttpAnswer:
 async def answer_queues(call: HttpCall) -> HttpAnswer:
     """Answer with the queues that this client may read."""
     call.parameters({})
-    queues = [queue for name, queue in call.served.queues.items() if "*" in call.readable or name in call.readable]
+    queues = [queue for name, queue in call.served.queues.items() if call.bearer.rights.may_read(name)]
     return _json({"queues": [_row(queue) for queue in queues]})
 
 

@@ -7,9 +7,9 @@ from functools import partial
 from lvq_kafka.core.measures.instruments import Collected
 from lvq_kafka.core.measures.measured import QUEUE_NAME
 from lvq_kafka.runtime.aio import in_thread
-from lvq_kafka.serve.bearer_tokens import BearerTokens
 from lvq_kafka.serve.calls import HttpCall
 from lvq_kafka.serve.http_answers import HttpAnswer
+from lvq_kafka.serve.queue_rights import QueueRights
 from lvq_kafka.telemetry.metrics import Metrics
 from lvq_kafka.telemetry.prometheus_families import exposition
 
@@ -19,16 +19,16 @@ __all__ = ["answer_metrics"]
 async def answer_metrics(call: HttpCall) -> HttpAnswer:
     """Answer with the metrics of the queues that this client may read."""
     call.parameters({})
-    show = partial(_shown, call.served.metrics, call.readable, call.request.header("accept"))
+    show = partial(_shown, call.served.metrics, call.bearer.rights, call.request.header("accept"))
     body, media_type = await in_thread(show)
     return HttpAnswer(200, [("content-type", media_type), ("cache-control", "no-store")], body)
 
 
-def _shown(metrics: Metrics, readable: frozenset[str], accept: str | None) -> tuple[bytes, str]:
-    return exposition(_readable(metrics.collect(), readable), accept)
+def _shown(metrics: Metrics, rights: QueueRights, accept: str | None) -> tuple[bytes, str]:
+    return exposition(_readable(metrics.collect(), rights), accept)
 
 
-def _readable(collected: Collected, readable: frozenset[str]) -> Collected:
+def _readable(collected: Collected, rights: QueueRights) -> Collected:
     """Return the metrics that name no other queue than those that may be read."""
     return [
         (
@@ -36,7 +36,7 @@ def _readable(collected: Collected, readable: frozenset[str]) -> Collected:
             [
                 sample
                 for sample in samples
-                if (queue := sample.attributes.get(QUEUE_NAME)) is None or BearerTokens.includes(readable, queue)
+                if (queue := sample.attributes.get(QUEUE_NAME)) is None or rights.may_read(queue)
             ],
         )
         for instrument, samples in collected

@@ -19,17 +19,20 @@ from lvq_kafka.queue import LastValueQueue
 from lvq_kafka.reading.view import LiveMapping, View
 from lvq_kafka.runtime.aio import in_thread
 from lvq_kafka.runtime.keywords import refuse_unknown
-from lvq_kafka.serve.bearer_tokens import BearerTokens
-from lvq_kafka.serve.calls import HttpCall, Served
+from lvq_kafka.serve.calls import HttpCall, Served, not_opened
 from lvq_kafka.serve.host_names import check_host, host_rule
 from lvq_kafka.serve.http_answers import HttpAnswer, StreamedAnswer, problem
 from lvq_kafka.serve.http_peer import Emit, HttpPeer, PeerLost, Receive
 from lvq_kafka.serve.http_requests import HttpRequest, read_request
 from lvq_kafka.serve.long_answers import LongAnswers, ending
 from lvq_kafka.serve.problems import HttpRefusal, refusal_of
-from lvq_kafka.serve.routes import METHODS, Route, find_route
+from lvq_kafka.serve.queue_rights import Bearer
+from lvq_kafka.serve.queue_writer import QueueWriter
+from lvq_kafka.serve.routes import Route, find_route
 from lvq_kafka.serve.served_queue import ServedQueue
 from lvq_kafka.serve.token_file import TokenFile
+from lvq_kafka.serve.trusted_proxies import TrustedProxies
+from lvq_kafka.serve.writes_under_way import WritesUnderWay
 from lvq_kafka.telemetry.metrics import Metrics, facts_of
 
 __all__ = ["QueueApp", "ServedSource", "app"]
@@ -56,7 +59,10 @@ class QueueApp:
         sources: Iterable[ServedSource],
         *,
         hosts: Iterable[str],
+        writable: bool | Iterable[LastValueQueue[Any]],
         token_file: str | PathLike[str] | None,
+        user_header: str | None,
+        proxies: Iterable[str],
         ready: Collection[State],
         max_streams: int,
         max_wait: float,
@@ -74,10 +80,14 @@ class QueueApp:
         self._metrics.add_source(SERVER, (), facts_of(self, lambda app: (ServerFacts(app.open_streams), False)))
         self._hosts = host_rule(hosts)
         self._ready = _states(ready)
+        self._writable = _writable(writable, self._sources)
+        proxied = None if user_header is None else TrustedProxies(user_header, proxies)
+        _check_proxies(user_header, proxies, token_file)
         self._tokens = None if token_file is None else TokenFile(token_file)
         self._long_answers = LongAnswers(max_streams)
         self._opened = AsyncExitStack()
         self._queues: dict[str, ServedQueue] = {}
+        self._writers: dict[str, QueueWriter] = {}
         for name, source in self._sources.items():
             if isinstance(source, LiveMapping):
                 self._serve(name, source)
@@ -85,6 +95,10 @@ class QueueApp:
             self._sources.keys(),
             self._queues,
             self._tokens,
+            proxied,
+            self._writable.keys(),
+            self._writers,
+            WritesUnderWay(),
             self._ready,
             self._long_answers,
             float(max_wait),
@@ -100,12 +114,15 @@ class QueueApp:
     # ---------------------------------------------------------------- lifespan
 
     async def open_async(self) -> Self:
-        """Open views of the queues; does nothing for views that were given.
+        """Open views of the queues, and producers of those that can be written.
 
-        It does not wait until they are complete. It may be opened again after it was closed.
+        It does nothing for views that were given, and does not wait until views are complete. It may be opened again
+        after it was closed.
 
         Raises:
             TopicNotFound: the topic of a queue does not exist.
+            QueueNotDeclared, TopicRecreated, CommitMapRefused, CatchUpTimeout: a queue that can be written has limits,
+                and it is unknown what it holds.
             TransportError: the cluster cannot be reached or refuses the request.
         """
         self._long_answers.ended = False
@@ -117,13 +134,20 @@ class QueueApp:
                     self._opened.callback(self._queues.pop, name, None)
                     await in_thread(view.start, undo=View.close)
                     self._serve(name, view)
+            for name, queue in self._writable.items():
+                if name not in self._writers:
+                    writer = await QueueWriter.open(queue)
+                    self._opened.push_async_callback(writer.aclose)
+                    self._opened.callback(self._writers.pop, name, None)
+                    self._writers[name] = writer
+                    self._metrics.add(writer.producer)
         except BaseException:
             await self.aclose()
             raise
         return self
 
     async def aclose(self) -> None:
-        """End all streams, and close the views that `open_async` has opened."""
+        """End all streams, and close the views and producers that `open_async` has opened."""
         self.end_streams()
         await self._opened.aclose()
 
@@ -184,10 +208,10 @@ class QueueApp:
         """
         peer = HttpPeer(receive, send)
         with ExitStack() as held:
-            answer = await self._answer(scope, peer, held)
-            if isinstance(answer, StreamedAnswer):
-                held.callback(answer.close)
             try:
+                answer = await self._answer(scope, peer, held)
+                if isinstance(answer, StreamedAnswer):
+                    held.callback(answer.close)
                 await self._send(answer, peer, body=scope["method"] != "HEAD")
             except PeerLost as lost:
                 logger.info("a client was cut off: %s", lost)
@@ -213,6 +237,8 @@ class QueueApp:
             return answer
         except HttpRefusal as refusal:
             return problem(refusal)
+        except PeerLost:
+            raise
         except LVQError as error:
             return problem(refusal_of(error))
         except Exception:  # a fault of this library: the client learns nothing of it
@@ -236,28 +262,22 @@ class QueueApp:
             HttpRefusal: it may not have it, or there is no such thing.
         """
         check_host(request.host, self._hosts)
-        if request.method not in METHODS:
-            allowed = ", ".join(METHODS)
-            raise HttpRefusal(405, f"There is no {quoted(request.method)} here.", headers=[("allow", allowed)])
-        route, parts = find_route(request.segments)
+        route, parts = find_route(request.segments, request.method, writable=bool(self._writable))
         tokens = None if self._tokens is None or route.public else self._tokens.current()
-        readable = frozenset("*") if tokens is None else tokens.readable(request.header("authorization"))
-        found = self._find(parts["queue"], readable) if "queue" in parts else None
-        return route, HttpCall(request, self._served, peer, tokens, readable, found, parts.get("key", b""))
+        bearer = self._served.bearer_of(request, tokens)
+        found = self._find(parts["queue"], bearer, writes=route.writes) if "queue" in parts else None
+        return route, HttpCall(request, self._served, peer, tokens, bearer, found, parts.get("key", b""))
 
-    def _find(self, name: bytes, readable: frozenset[str]) -> ServedQueue:
+    def _find(self, name: bytes, bearer: Bearer, *, writes: bool) -> ServedQueue:
         queue = name.decode("utf-8", "replace")
-        if not BearerTokens.includes(readable, queue):
-            raise HttpRefusal(403, f"The bearer token does not allow to read {quoted(queue)}.")
+        if not (bearer.rights.may_write(queue) if writes else bearer.rights.may_read(queue)):
+            does = "write" if writes else "read"
+            raise HttpRefusal(403, f"Your token or user name does not allow to {does} {quoted(queue)}.")
         found = self._queues.get(queue)
         if found is not None:
             return found
         if queue in self._sources:
-            raise HttpRefusal(
-                503,
-                f"{queue} was not opened.",
-                hint="Its lifespan does not run. Enter the application with `async with` in that of the outer one.",
-            )
+            raise not_opened(queue)
         raise HttpRefusal(404, f"There is no queue {quoted(queue)} here.", hint="v1/queues names those that there are.")
 
 
@@ -265,7 +285,10 @@ class QueueApp:
 def app(
     *sources: ServedSource,
     hosts: Iterable[str] = (),
+    writable: bool | Iterable[LastValueQueue[Any]] = False,
     token_file: str | PathLike[str] | None = None,
+    user_header: str | None = None,
+    proxies: Iterable[str] = (),
     ready: Collection[State] = _READY,
     max_streams: int = 1000,
     max_wait: float = 60.0,
@@ -275,15 +298,21 @@ def app(
 ) -> QueueApp:
     """Return an ASGI application that serves the current values of queues over HTTP (R46).
 
-    It reads, and writes nothing. docs/how-to/serve.md lists its routes.
+    It writes nothing, unless that is allowed (R52). docs/how-to/serve.md lists its routes.
 
     Args:
         sources: queues, of which it opens views itself; or open views, which stay the program's: also those that
             `attach` returns, and those that select.
         hosts: the names that clients use for this server, in their header ``Host``; ``"*"`` for any. Addresses and
             localhost are always allowed.
-        token_file: a file with a bearer token in each line, and the queues that it may read, or ``*``. Without it,
-            everybody may read who can connect. It is read again when it changes.
+        writable: whether values can be written and deleted. True needs sources that are queues. For a source that is a
+            view, list its queue here; those that are not listed are only read.
+        token_file: a file with a bearer token in each line, and the queues that it may read, or ``*``; a queue that it
+            may write is ``prices:write``. Without it, everybody may do all of it who can connect. It is read again
+            when it changes.
+        user_header: the header in which a proxy names a user that it has authenticated. His rights are in the token
+            file, in a line that begins with ``user:`` and his name.
+        proxies: the addresses and networks from which that header counts; by default, only this machine.
         ready: the states in which ``/ready`` succeeds.
         max_streams: the greatest number of answers that wait or stream at once.
         max_wait: the greatest number of seconds that a request may ask to wait.
@@ -299,7 +328,10 @@ def app(
     return QueueApp(
         sources,
         hosts=hosts,
+        writable=writable,
         token_file=token_file,
+        user_header=user_header,
+        proxies=proxies,
         ready=ready,
         max_streams=max_streams,
         max_wait=max_wait,
@@ -329,6 +361,50 @@ def _by_name(sources: Iterable[ServedSource], *, alone: bool) -> dict[str, Serve
     if not (found or alone):
         raise ConfigError("There is nothing to serve.", options=["sources"], hint="Give a queue, or an open view.")
     return found
+
+
+def _writable(
+    given: bool | Iterable[LastValueQueue[Any]], sources: dict[str, ServedSource]
+) -> dict[str, LastValueQueue[Any]]:
+    """Return the queues that can be written, by name."""
+    if given is False:
+        return {}
+    if given is True:
+        views = [name for name, source in sources.items() if isinstance(source, LiveMapping)]
+        if views:
+            raise ConfigError(
+                f"{quoted(views[0])} is a view, which knows nothing of writing.",
+                options=["writable"],
+                hint="Give its queue: writable=[queue]; or serve the queue instead of the view.",
+            )
+        return {name: source for name, source in sources.items() if isinstance(source, LastValueQueue)}
+    found = {}
+    said: object = given
+    listed: list[object] = list(said) if isinstance(said, Iterable) and not isinstance(said, str) else [said]
+    for queue in listed:
+        if not isinstance(queue, LastValueQueue) or queue.name not in sources:
+            raise ConfigError(
+                f"`writable` has {quoted(queue)}, which is no queue that is served.",
+                options=["writable"],
+                hint="Give True, or a list of LastValueQueue.",
+            )
+        found[queue.name] = queue
+    return found
+
+
+def _check_proxies(user_header: str | None, proxies: Iterable[str], token_file: object) -> None:
+    if user_header is not None and token_file is None:
+        raise ConfigError(
+            "`user_header` names users, and nothing says what each may do.",
+            options=["user_header", "token_file"],
+            hint="Give a token_file, with a line for each: user:alice prices.",
+        )
+    if user_header is None and proxies:
+        raise ConfigError(
+            "`proxies` names those who may name users, but not the header.",
+            options=["proxies", "user_header"],
+            hint="Give user_header, such as Remote-User.",
+        )
 
 
 def _states(ready: object) -> Collection[State]:

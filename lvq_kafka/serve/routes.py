@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
 
+from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.serve.calls import HttpCall
 from lvq_kafka.serve.event_routes import answer_events
 from lvq_kafka.serve.http_answers import HttpAnswer, StreamedAnswer
@@ -14,10 +15,11 @@ from lvq_kafka.serve.metric_routes import answer_metrics
 from lvq_kafka.serve.problems import HttpRefusal
 from lvq_kafka.serve.value_routes import answer_value
 from lvq_kafka.serve.web_files import BOARD, answer_board, answer_module
+from lvq_kafka.serve.write_routes import answer_write
 
-__all__ = ["METHODS", "ROUTES", "Route", "find_route"]
+__all__ = ["ROUTES", "Route", "find_route"]
 
-METHODS = ("GET", "HEAD")
+_READING = ("GET", "HEAD")
 
 AnswerCall = Callable[[HttpCall], Coroutine[Any, Any, HttpAnswer | StreamedAnswer]]
 
@@ -32,6 +34,12 @@ class Route(NamedTuple):
     """Whether it needs no token. It must not name a queue, or show a value."""
     long: bool = False
     """Whether it counts among the answers that are bounded in number."""
+    methods: tuple[str, ...] = _READING
+
+    @property
+    def writes(self) -> bool:
+        """True if it needs the right to write the queue, instead of that to read it."""
+        return self.methods != _READING
 
 
 _VALUE = "v1/queues/{queue}/values/{key}"
@@ -46,21 +54,36 @@ ROUTES = (
     Route("v1/queues/{queue}", answer_queue),
     Route("v1/queues/{queue}/values", answer_values, long=True),
     Route(_VALUE, answer_value),
+    Route(_VALUE, answer_write, methods=("PUT", "DELETE")),
     Route("v1/queues/{queue}/events", answer_events, long=True),
 )
 
 
-def find_route(segments: tuple[bytes, ...]) -> tuple[Route, Mapping[str, bytes]]:
+def find_route(
+    segments: tuple[bytes, ...], method: str = "GET", *, writable: bool = False
+) -> tuple[Route, Mapping[str, bytes]]:
     """Return the route for the raw segments of a path, and its parts in braces, decoded.
 
+    Args:
+        segments: the segments.
+        method: the method of the request.
+        writable: whether there are queues that can be written.
+
     Raises:
-        HttpRefusal: there is none, or a part is not percent-encoded.
+        HttpRefusal: there is none, or not for this method; or a part is not percent-encoded.
     """
+    allowed: list[str] = []
     for route in ROUTES:
         wanted = route.path.split("/")
-        if len(wanted) == len(segments) and all(map(_fits, wanted, segments)):
+        if (writable or not route.writes) and len(wanted) == len(segments) and all(map(_fits, wanted, segments)):
+            if method not in route.methods:
+                allowed += route.methods
+                continue
             named = {want[1:-1]: segment for want, segment in zip(wanted, segments) if want.startswith("{")}
             return route, {name: decoded(segment, what=f"The {name}") for name, segment in named.items()}
+    if allowed:
+        why = "" if writable else "This server only reads."
+        raise HttpRefusal(405, f"There is no {quoted(method)} here.", hint=why, headers=[("allow", ", ".join(allowed))])
     value = _VALUE.split("/")
     if len(segments) > len(value) and all(map(_fits, value, segments)):
         raise HttpRefusal(404, "There is nothing below a key.", hint="Write a slash in a key as %2F.")

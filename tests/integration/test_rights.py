@@ -133,6 +133,19 @@ def serve(stage: Stage) -> None:
         assert (reply.status, reply.body) == (200, b"119.00")
 
 
+def serve_and_write(stage: Stage) -> None:
+    asyncio.run(_write(stage))
+
+
+async def _write(stage: Stage) -> None:
+    with stage.open() as queue, queue.view(undecodable="raw") as view:
+        async with app(view, writable=[queue]) as served:
+            client, place = AsgiClient(served), f"/v1/queues/{stage.name}/values/IBM"
+            reply = await client.put(place, b"119.00")
+            assert reply.status == 204, reply.body
+            assert (await client.get(f"{place}?at-least={reply.headers['lvq-position']}")).body == b"119.00"
+
+
 def browse(stage: Stage) -> None:
     with stage.open() as queue, queue.browser(follow=False) as browser:
         assert browser.poll(10) is not None
@@ -247,6 +260,7 @@ WORK: Mapping[str, Callable[[Stage], None]] = {
     "sends in transactions": send_in_transactions,
     "reads: view, snapshot, `get`, `watch`, `export`": read,
     "serves it over HTTP: `lvq serve`": serve,
+    "serves it over HTTP, and writes: `lvq serve --writable`": serve_and_write,
     "browses": browse,
     "consumes": consume,
     "consumes with dead letters": bury,

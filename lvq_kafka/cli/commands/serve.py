@@ -28,14 +28,30 @@ __all__ = ["serve"]
         "lvq serve prices --format text",
         "lvq serve prices orders --port 8080 --store /var/lib/lvq",
         "lvq serve prices --host 0.0.0.0 --allow-host prices.example.com --token-file tokens",
+        "lvq serve prices --writable --token-file tokens --user-header Remote-User",
     ],
 )
 @click.argument("queues", metavar="QUEUE…", nargs=-1, required=True, shell_complete=complete_queues)
-@listening_options(8080, "The readers: in each line a bearer token and the queues that it may read, or *.")
+@listening_options(8080, "The clients: in each line a bearer token and its rights: a queue to read, or *; QUEUE:write.")
 @click.option(
     "--store",
     metavar="DIRECTORY",
     help="Keep the values in stores in this directory, one for each queue, and go on from there after a restart.",
+)
+@click.option(
+    "--writable", is_flag=True, help="Let clients write and delete values; needs --token-file beyond loopback."
+)
+@click.option(
+    "--user-header",
+    metavar="NAME",
+    help="The header in which a proxy names the user; his rights are in the token file, in a line user:NAME.",
+)
+@click.option(
+    "--proxy",
+    "proxies",
+    metavar="ADDRESS",
+    multiple=True,
+    help="An address or network from which that header counts, instead of this machine. Repeatable.",
 )
 @click.option(
     "--max-streams",
@@ -54,6 +70,9 @@ def serve(
     *,
     place: ListeningPlace,
     store: str | None,
+    writable: bool,
+    user_header: str | None,
+    proxies: tuple[str, ...],
     max_streams: int,
     board: bool,
     form: Format | None,
@@ -61,7 +80,7 @@ def serve(
     """Serve current values over HTTP: values, pages and events.
 
     It writes its address once it listens, and answers reads once a queue is complete; /ready says when. It writes
-    nothing to queues. It has no TLS: put a proxy in front of it for clients elsewhere.
+    nothing to queues without --writable. It has no TLS: put a proxy in front of it for clients elsewhere.
 
     Runs until Ctrl-C or SIGTERM.
     """
@@ -73,16 +92,28 @@ def serve(
             "(ulimit -Hn, or LimitNOFILE of systemd), or serve fewer streams.",
             warning=True,
         )
+    if writable and place.is_open:
+        raise click.UsageError(f"Without --token-file, everybody could write who can reach {place.host}.")
     with ExitStack() as opened:
         listening = opened.enter_context(open_listener(place.host, place.port))
         if place.is_open:
             print_problem(f"Without --token-file, everybody may read who can reach {place.host}.", warning=True)
-        views = []
+        views, written = [], []
         for name in queues:
             queue = invocation.open(QueueChoice(name), form, create=True)
+            written += [queue] if writable else []
             directory = None if store is None else Path(store) / queue.name
             views.append(opened.enter_context(closing(queue.view(store=directory, undecodable="raw"))).start())
-        served = app(*views, hosts=place.names, token_file=place.token_file, max_streams=max_streams, board=board)
+        served = app(
+            *views,
+            hosts=place.names,
+            writable=written,
+            token_file=place.token_file,
+            user_header=user_header,
+            proxies=proxies,
+            max_streams=max_streams,
+            board=board,
+        )
         _report(invocation.out, url_of(listening), [view.queue for view in views])
         run_server(served, listening, max_streams)
 

@@ -78,6 +78,39 @@ def test_r46_lvq_serve_limits_requests_before_it_reads_them() -> None:
                 assert connection.recv(100).startswith(b"HTTP/1.1 4")
 
 
+def test_r52_lvq_serve_writes_if_it_may_and_ends_with_the_signal(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("user:alice prices:write prices\nuser:bob prices\n")
+    tokens.chmod(0o600)
+    given = ["--token-file", str(tokens), "--user-header", "Remote-User", "--proxy", "127.0.0.0/8"]
+    with serving("--writable", "--format", "json", *given) as (server, client):
+        place = "/v1/queues/prices/values/FB"
+        assert client.put(place, content=b"1", headers={"Remote-User": "bob"}).status_code == 403
+        alice = {"Remote-User": "alice"}
+        assert client.put(place, content=b"27.", headers=alice).json()["error"] == "EncodeError"
+        reply = client.put(place, content=iter([b"27.", b"78"]), headers=alice)
+        assert (reply.status_code, reply.content) == (204, b"")
+        read = client.get(f"{place}?at-least={reply.headers['lvq-position']}", headers=alice)
+        assert (read.content, read.headers["content-type"]) == (b"27.78", "application/json")
+        large = client.put(place, content=b"1" * (1 << 20 | 1), headers=alice)
+        assert (large.status_code, large.headers["connection"]) == (413, "close")
+        assert client.delete(place, headers=alice).status_code == 204
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(20) == 128 + signal.SIGTERM
+        assert server.stderr is not None
+        assert server.stderr.read() == ""
+
+
+def test_r52_lvq_serve_lets_nobody_write_who_is_not_named(run: Run) -> None:
+    ran = run("serve", "prices", "--port", "0", "--host", "0.0.0.0", "--writable")
+    assert (ran.code, "Without --token-file, everybody could write who can reach 0.0.0.0" in ran.stderr) == (2, True)
+    assert run("declare", "prices", "--key-header", "ticker").code == 0
+    ran = run("serve", "prices", "--port", "0", "--user-header", "Remote-User")
+    assert (ran.code, ran.stderr.startswith("lvq: --user-header names users")) == (2, True), ran.stderr
+    ran = run("serve", "prices", "--port", "0", "--proxy", "10.0.0.1")
+    assert (ran.code, ran.stderr.startswith("lvq: --proxy names those")) == (2, True), ran.stderr
+
+
 def test_lvq_serve_sends_a_body_without_waiting_for_the_client() -> None:
     with open_listener("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
         accepted, _ = listening.accept()

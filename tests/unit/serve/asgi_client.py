@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -64,10 +64,11 @@ class Stream:
 class AsgiClient:
     """Calls an application."""
 
-    def __init__(self, app: Any, host: str = "127.0.0.1", root: str = "") -> None:
+    def __init__(self, app: Any, host: str = "127.0.0.1", root: str = "", peer: str = "127.0.0.1") -> None:
         self.app = app
         self._host = host
         self._root = root
+        self.peer = peer
 
     def scope(self, target: str, method: str = "GET", headers: Mapping[str, str] = {}) -> dict[str, Any]:
         """Return the scope of a request."""
@@ -80,22 +81,31 @@ class AsgiClient:
             "path": path,
             "raw_path": path.encode(),
             "root_path": self._root,
+            "client": (self.peer, 50_000),
             "query_string": query.encode(),
             "headers": [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in given.items()],
         }
 
     async def get(
-        self, target: str, *, method: str = "GET", leave: asyncio.Event | None = None, **headers: str
+        self,
+        target: str,
+        *,
+        method: str = "GET",
+        leave: asyncio.Event | None = None,
+        body: bytes | Sequence[bytes] = b"",
+        **headers: str,
     ) -> Reply:
-        """Return the whole answer. Underscores in the names of headers stand for hyphens."""
+        """Return the whole answer. Underscores in the names of headers stand for hyphens.
+
+        Args:
+            body: the body of the request, or its parts.
+        """
         sent: list[dict[str, Any]] = []
-        requested = False
+        parts_left = [body] if isinstance(body, bytes) else list(body)
 
         async def receive() -> dict[str, Any]:
-            nonlocal requested
-            if not requested:
-                requested = True
-                return {"type": "http.request", "body": b"", "more_body": False}
+            if parts_left:
+                return {"type": "http.request", "body": parts_left.pop(0), "more_body": bool(parts_left)}
             await (leave or asyncio.Event()).wait()
             return {"type": "http.disconnect"}
 
@@ -104,11 +114,21 @@ class AsgiClient:
 
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         await asyncio.wait_for(self.app(self.scope(target, method, named), receive, send), _LIMIT)
+        if not sent:
+            return Reply(0, {}, b"")
         start, *parts = sent
         assert not parts[-1].get("more_body", False), "the answer has an end"
         found = {name.decode(): value.decode("latin-1") for name, value in start["headers"]}
         assert len(found) == len(start["headers"]), "no header is sent twice"
         return Reply(start["status"], found, b"".join(part["body"] for part in parts))
+
+    async def put(self, target: str, body: bytes | Sequence[bytes], **headers: str) -> Reply:
+        """Write a value; see `get`."""
+        return await self.get(target, method="PUT", body=body, **headers)
+
+    async def delete(self, target: str, **headers: str) -> Reply:
+        """Delete a value; see `get`."""
+        return await self.get(target, method="DELETE", **headers)
 
     @asynccontextmanager
     async def stream(self, target: str, **headers: str) -> AsyncIterator[Stream]:

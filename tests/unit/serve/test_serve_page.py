@@ -49,9 +49,10 @@ class Reader:
         if block.language == "python":
             exec(compile(block.body, PAGE, "exec"), self.names)
         elif "lvq serve" in block.body:
-            view = self._opened.enter_context(self.names["noon"].view())
-            self.served = app(view)
-            self._port = self._opened.enter_context(listening(self.served))
+            noon = self.names["noon"]
+            view = self._opened.enter_context(noon.view())
+            self.served = app(view, writable=[noon] if "--writable" in block.body else False)
+            self._port = self._opened.enter_context(listening(self.served, "on"))
         elif "curl" in block.body:
             self._call(block)
         elif block.language == "sh" and block.body.startswith("lvq put"):
@@ -90,8 +91,9 @@ def test_r46_curl_does_what_the_page_shows(
         reader = Reader(memory_cluster, tmp_path, opened)
         for block in blocks(PAGE):
             reader.do(block)
-        got, known, changed, read, listed, exported, followed, resumed, authorized = reader.printed
-        for printed, shown in (got, known, changed, read):
+        got, known, changed, read, listed, exported, followed, resumed, *written, authorized = reader.printed
+        assert len(written) == 4
+        for printed, shown in (got, known, changed, read, *written):
             assert printed.strip() == shown.strip() != ""
         assert [row["value"] for row in json.loads(listed[0])["values"]] == ["119.00"]
         assert json.loads((tmp_path / "noon-prices.jsonl").read_text().splitlines()[-1])["event"] == "end-of-dump"

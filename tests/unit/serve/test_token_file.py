@@ -39,7 +39,7 @@ class Kept:
 
     def accepts(self, token: str) -> bool:
         try:
-            return self.file.current().readable(f"Bearer {token}") == {"prices"}
+            return self.file.current().bearer(f"Bearer {token}").rights.readable == {"prices"}
         except HttpRefusal:
             return False
 
@@ -104,7 +104,7 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
     clock = Clock()
     file = TokenFile(f"/dev/fd/{reading}", lambda: clock.now)
     clock.now += 2
-    assert file.current().readable(f"Bearer {OLD}") == {"prices"}
+    assert file.current().bearer(f"Bearer {OLD}").rights.readable == {"prices"}
     os.close(reading)
 
 
