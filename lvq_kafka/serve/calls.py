@@ -11,7 +11,8 @@ from lvq_kafka.serve.bearer_tokens import BearerTokens
 from lvq_kafka.serve.http_peer import HttpPeer
 from lvq_kafka.serve.http_requests import HttpRequest
 from lvq_kafka.serve.long_answers import LongAnswers
-from lvq_kafka.serve.parameters import Parameter, parse_query
+from lvq_kafka.serve.operations import HttpOperation
+from lvq_kafka.serve.parameters import parse_query
 from lvq_kafka.serve.problems import HttpRefusal
 from lvq_kafka.serve.queue_rights import EVERYBODY, Bearer
 from lvq_kafka.serve.queue_writer import QueueWriter
@@ -49,6 +50,8 @@ class Served:
     """The seconds after which a stream without events gets a comment."""
     board: bool
     """Whether there is a board."""
+    document: bytes
+    """The OpenAPI document."""
 
     def bearer_of(self, request: HttpRequest, tokens: BearerTokens | None) -> Bearer:
         """Return who sends a request.
@@ -71,6 +74,8 @@ class HttpCall:
     """A request whose route is known, and which may have what it asks for."""
 
     request: HttpRequest
+    operation: HttpOperation
+    """The description of its route."""
     served: Served
     peer: HttpPeer
     tokens: BearerTokens | None
@@ -124,9 +129,9 @@ class HttpCall:
             return False
         return bearer.rights.may_read(self.queue.name)
 
-    def parameters(self, known: Mapping[str, Parameter]) -> dict[str, Any]:
+    def parameters(self) -> dict[str, Any]:
         """Return the parameters of the query. Raises what `parse_query` raises."""
-        return parse_query(self.request.query, known)
+        return parse_query(self.request.query, self.operation.parameters(self.served.max_wait))
 
 
 def not_opened(name: str) -> HttpRefusal:

@@ -20,10 +20,11 @@ from lvq_kafka.serve.calls import HttpCall
 from lvq_kafka.serve.event_stream import HEARTBEAT, event_bytes, retry_bytes
 from lvq_kafka.serve.http_answers import SendPart, StreamedAnswer, state_headers
 from lvq_kafka.serve.media_types import chosen_type
-from lvq_kafka.serve.parameters import Parameter, flag, key, seconds, text
+from lvq_kafka.serve.operations import CURRENT, SELECTOR, AnswerForm, HttpOperation
+from lvq_kafka.serve.parameters import FLAG, KEY, TEXT, Parameter, seconds
 from lvq_kafka.serve.served_queue import ServedQueue
 
-__all__ = ["answer_events"]
+__all__ = ["EVENTS", "answer_events"]
 
 _TICK = 0.5  # seconds between two looks at the state while nothing happens
 _RETRY = 2000  # ms until a client that was cut off connects again
@@ -32,20 +33,34 @@ _PART = 65_536  # bytes that are sent at once
 _START_OVER = "start-over"
 """The id of a reset. A client that is cut off in the dump has a part of it, and nothing to go on from."""
 
-_SELECTION = {
-    "keys": Parameter(key, several=True),
-    "prefix": Parameter(key),
-    "selector": Parameter(text),
-    "every": Parameter(seconds(3600.0, least=0.01)),
-    "changed": Parameter(flag),
-}
-
-_OFTEN = seconds(3600.0, least=1.0)
+EVENTS = HttpOperation(
+    "followEvents",
+    "Follow the changes of a queue, as server-sent events.",
+    {
+        200: AnswerForm(
+            "Events, until the client leaves: `state`, `reset`, `value`, `deleted`, `end-of-dump`. A client forgets "
+            "what it has at a `reset`, and otherwise applies each; then it has what the view has.",
+            {"text/event-stream": {}},
+            (*CURRENT, "cache-control", "x-accel-buffering", "lvq-format"),
+        )
+    },
+    query={
+        "keys": Parameter(KEY, "Only these keys.", several=True),
+        "prefix": Parameter(KEY, "Only keys that begin with this."),
+        "selector": Parameter(TEXT, SELECTOR),
+        "every": Parameter(seconds(3600.0, least=0.01), "The least seconds between two batches of changes."),
+        "changed": Parameter(FLAG, "1 for no event when a value was only written again."),
+        "since": Parameter(TEXT, "The token of a page, of all values or of a stream, to go on from."),
+        "heartbeat": Parameter(seconds(3600.0, least=1.0), "The most seconds between two events with the state."),
+    },
+    headers={"Last-Event-ID": "The last id of an earlier stream, to go on from. It counts rather than `since`."},
+    refusals=(406,),
+)
 
 
 async def answer_events(call: HttpCall) -> StreamedAnswer:
     """Answer with the events of a queue, until the client leaves."""
-    asked = call.parameters({**_SELECTION, "since": Parameter(text), "heartbeat": Parameter(_OFTEN)})
+    asked = call.parameters()
     chosen_type(call.request.header("accept"), ["text/event-stream"])
     queue = call.queue
     queue.check_complete()

@@ -22,11 +22,23 @@ from lvq_kafka.runtime.aio import in_thread
 from lvq_kafka.serve.calls import HttpCall
 from lvq_kafka.serve.http_answers import HeaderLines, HttpAnswer, SendPart, StreamedAnswer, state_headers
 from lvq_kafka.serve.media_types import chosen_type
-from lvq_kafka.serve.parameters import Parameter, key, text, whole_number
+from lvq_kafka.serve.operations import AT_CUT, JSON_TYPE, SELECTOR, AnswerForm, HttpOperation, schema_of
+from lvq_kafka.serve.parameters import KEY, TEXT, Parameter, whole_number
 from lvq_kafka.serve.problems import HttpRefusal
 from lvq_kafka.serve.served_queue import ServedQueue
 
-__all__ = ["answer_live", "answer_queue", "answer_queues", "answer_ready", "answer_values"]
+__all__ = [
+    "LIVE",
+    "QUEUE",
+    "QUEUES",
+    "READY",
+    "VALUES",
+    "answer_live",
+    "answer_queue",
+    "answer_queues",
+    "answer_ready",
+    "answer_values",
+]
 
 _MOST = 1000  # entries of a page
 _USUAL = 100
@@ -36,9 +48,70 @@ _PAGE = 1 << 20  # bytes of values after which a page ends
 _TOKEN = 6000  # characters of a token that an address has room for; one has the last key of its page
 _PART = 65_536  # bytes that are sent at once
 
-_JSON, _LINES, _TABLE = "application/json", "application/x-ndjson", "text/csv"
+_LINES, _TABLE = "application/x-ndjson", "text/csv"
 _ARROW = "application/vnd.apache.arrow.stream"
-_OFFERS = [_JSON, _LINES, _TABLE, *([_ARROW] if find_spec("pyarrow") else [])]
+_OFFERS = [JSON_TYPE, _LINES, _TABLE, *([_ARROW] if find_spec("pyarrow") else [])]
+
+
+def _flagged(name: str) -> dict[str, Any]:
+    return {"type": "object", "required": [name], "properties": {name: {"type": "boolean"}}}
+
+
+_READY_FORM = {JSON_TYPE: _flagged("ready")}
+
+LIVE = HttpOperation(
+    "isLive",
+    "Ask whether the process runs.",
+    {200: AnswerForm("It does.", {JSON_TYPE: _flagged("live")}, ("cache-control",))},
+)
+READY = HttpOperation(
+    "isReady",
+    "Ask whether all queues are caught up.",
+    {
+        200: AnswerForm("They are.", _READY_FORM, ("cache-control",)),
+        503: AnswerForm("They are not.", _READY_FORM, ("cache-control",)),
+    },
+)
+QUEUES = HttpOperation(
+    "listQueues",
+    "List the queues that the client may read, with their states.",
+    {
+        200: AnswerForm(
+            "The queues.",
+            {
+                JSON_TYPE: {
+                    "type": "object",
+                    "required": ["queues"],
+                    "properties": {"queues": {"type": "array", "items": schema_of("Queue")}},
+                }
+            },
+            ("cache-control",),
+        )
+    },
+)
+QUEUE = HttpOperation(
+    "getQueue",
+    "Get the state of a queue.",
+    {200: AnswerForm("The queue.", {JSON_TYPE: schema_of("Queue")}, ("cache-control",))},
+)
+VALUES = HttpOperation(
+    "listValues",
+    "List the current values: a page of JSON, or all at one cut as lines of JSON, a table or Arrow.",
+    {
+        200: AnswerForm(
+            "The values.",
+            {kind: schema_of("Page") if kind == JSON_TYPE else {"type": "string"} for kind in _OFFERS},
+            AT_CUT,
+        )
+    },
+    query={
+        "prefix": Parameter(KEY, "Only keys that begin with this. Not for Arrow."),
+        "selector": Parameter(TEXT, f"{SELECTOR} Not for Arrow."),
+        "limit": Parameter(whole_number(_MOST), f"The most values of a page; {_USUAL} if it is left out."),
+        "after": Parameter(TEXT, "The token of the page before."),
+    },
+    refusals=(406, 410),
+)
 
 
 async def answer_live(call: HttpCall) -> HttpAnswer:
@@ -56,32 +129,25 @@ async def answer_ready(call: HttpCall) -> HttpAnswer:
 
 async def answer_queues(call: HttpCall) -> HttpAnswer:
     """Answer with the queues that this client may read."""
-    call.parameters({})
+    call.parameters()
     queues = [queue for name, queue in call.served.queues.items() if call.bearer.rights.may_read(name)]
     return _json({"queues": [_row(queue) for queue in queues]})
 
 
 async def answer_queue(call: HttpCall) -> HttpAnswer:
     """Answer with the state of a queue."""
-    call.parameters({})
+    call.parameters()
     return _json(_row(call.queue))
 
 
 async def answer_values(call: HttpCall) -> HttpAnswer | StreamedAnswer:
     """Answer with a page of values, or with all."""
-    asked = call.parameters(
-        {
-            "prefix": Parameter(key),
-            "selector": Parameter(text),
-            "limit": Parameter(whole_number(_MOST)),
-            "after": Parameter(text),
-        }
-    )
+    asked = call.parameters()
     kind = chosen_type(call.request.header("accept"), _OFFERS)
     call.queue.check_complete()
     chooses = _chooser(call.queue, asked.get("selector"))
     status = call.queue.view.status  # before the values, which are then no older than it says
-    if kind == _JSON:
+    if kind == JSON_TYPE:
         state = state_headers(status, call.queue.view.cut.offsets)
         after = asked.get("after")
         with call.served.long_answers.thread() if _waits(call.queue, after) else nullcontext():
@@ -253,7 +319,7 @@ def _row(queue: ServedQueue) -> dict[str, Any]:
 
 def _json(row: dict[str, Any], *, status: int = 200) -> HttpAnswer:
     return HttpAnswer(
-        status, [("content-type", _JSON), ("cache-control", "no-store")], json.dumps(row).encode() + b"\n"
+        status, [("content-type", JSON_TYPE), ("cache-control", "no-store")], json.dumps(row).encode() + b"\n"
     )
 
 

@@ -6,27 +6,35 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from lvq_kafka.core.text.nearest import nearest
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.serve.http_requests import decoded
 from lvq_kafka.serve.problems import HttpRefusal
 
-__all__ = ["Parameter", "flag", "key", "parse_query", "seconds", "text", "whole_number"]
+__all__ = ["FLAG", "KEY", "TEXT", "Parameter", "ParameterKind", "parse_query", "seconds", "whole_number"]
 
 _MOST = 1000  # parameters: keys are repeated
-_NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
+_NUMBER = re.compile(r"-?[0-9]{1,12}(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,3})?")  # as JSON writes it
+
+
+class ParameterKind(NamedTuple):
+    """The values that a parameter can have."""
+
+    parse: Callable[[bytes], Any]
+    """Returns the value, or raises a ValueError that says what it must be."""
+    schema: Mapping[str, Any]
+    """The same for the OpenAPI document, as a JSON Schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """The kind of a parameter.
+    """A parameter of a query."""
 
-    ``parse`` returns its value, or raises a ValueError that says what it must be.
-    """
-
-    parse: Callable[[bytes], Any]
+    kind: ParameterKind
+    meaning: str
+    """A sentence or two for the OpenAPI document."""
     several: bool = False
     """Whether it may be repeated. Its value is then a list."""
 
@@ -48,7 +56,7 @@ def parse_query(query: bytes, known: Mapping[str, Parameter]) -> dict[str, Any]:
         if parameter is None:
             raise HttpRefusal(400, f"There is no parameter {quoted(name)} here.", hint=_meant(name, known))
         try:
-            value = parameter.parse(decoded(raw_value, plus=True, what=f"The parameter {name}"))
+            value = parameter.kind.parse(decoded(raw_value, plus=True, what=f"The parameter {name}"))
         except ValueError as error:
             raise HttpRefusal(400, f"The parameter {name} must be {error}.") from None
         if parameter.several:
@@ -67,39 +75,42 @@ def _meant(name: str, known: Mapping[str, Parameter]) -> str:
     return f"There are {', '.join(known)}." if known else "Leave it out."
 
 
-def key(data: bytes) -> bytes:
-    """Return a key, which any bytes can be."""
-    return data
-
-
-def text(data: bytes) -> str:
-    """Return text."""
+def _text(data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         raise ValueError("text in UTF-8") from None
 
 
-def flag(data: bytes) -> bool:
-    """Return a truth value."""
+def _flag(data: bytes) -> bool:
     if data not in (b"0", b"1"):
         raise ValueError("0 or 1")
     return data == b"1"
 
 
-def whole_number(most: int) -> Callable[[bytes], int]:
-    """Return a function that parses a number from 1 to ``most``."""
+KEY = ParameterKind(lambda data: data, {"type": "string"})
+"""A key, which any bytes can be."""
+
+TEXT = ParameterKind(_text, {"type": "string"})
+"""Text."""
+
+FLAG = ParameterKind(_flag, {"type": "integer", "enum": [0, 1]})
+"""A truth value."""
+
+
+def whole_number(most: int) -> ParameterKind:
+    """Return the kind of numbers from 1 to ``most``."""
 
     def parse(data: bytes) -> int:
         if not re.fullmatch(rb"[0-9]{1,12}", data) or not 1 <= int(data) <= most:
             raise ValueError(f"a whole number from 1 to {most:,}")
         return int(data)
 
-    return parse
+    return ParameterKind(parse, {"type": "integer", "minimum": 1, "maximum": most})
 
 
-def seconds(most: float, *, least: float = 0.0) -> Callable[[bytes], float]:
-    """Return a function that parses seconds from ``least`` to ``most``."""
+def seconds(most: float, *, least: float = 0.0) -> ParameterKind:
+    """Return the kind of seconds from ``least`` to ``most``."""
 
     def parse(data: bytes) -> float:
         written = data.decode("latin-1")
@@ -108,4 +119,4 @@ def seconds(most: float, *, least: float = 0.0) -> Callable[[bytes], float]:
             raise ValueError(f"a number of seconds from {least:g} to {most:g}")
         return number
 
-    return parse
+    return ParameterKind(parse, {"type": "number", "minimum": least, "maximum": most})

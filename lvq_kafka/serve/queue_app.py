@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Collection, Iterable, MutableMapping
 from contextlib import AsyncExitStack, ExitStack
@@ -25,10 +26,11 @@ from lvq_kafka.serve.http_answers import HttpAnswer, StreamedAnswer, problem
 from lvq_kafka.serve.http_peer import Emit, HttpPeer, PeerLost, Receive
 from lvq_kafka.serve.http_requests import HttpRequest, read_request
 from lvq_kafka.serve.long_answers import LongAnswers, ending
+from lvq_kafka.serve.openapi import openapi_document
 from lvq_kafka.serve.problems import HttpRefusal, refusal_of
 from lvq_kafka.serve.queue_rights import Bearer
 from lvq_kafka.serve.queue_writer import QueueWriter
-from lvq_kafka.serve.routes import Route, find_route
+from lvq_kafka.serve.routes import ROUTES, Route, find_route
 from lvq_kafka.serve.served_queue import ServedQueue
 from lvq_kafka.serve.token_file import TokenFile
 from lvq_kafka.serve.trusted_proxies import TrustedProxies
@@ -105,7 +107,12 @@ class QueueApp:
             self._metrics,
             float(heartbeat),
             board,
+            self._document(max_wait),
         )
+
+    def _document(self, max_wait: float) -> bytes:
+        routes = [route for route in ROUTES if self._writable or not route.writes]
+        return json.dumps(openapi_document(routes, max_wait=max_wait, tokens=self._tokens is not None)).encode()
 
     def _serve(self, name: str, view: LiveMapping[Any]) -> None:
         self._queues[name] = ServedQueue(name, view.undecoded(), form_of(view.value_codec), view)
@@ -266,7 +273,8 @@ class QueueApp:
         tokens = None if self._tokens is None or route.public else self._tokens.current()
         bearer = self._served.bearer_of(request, tokens)
         found = self._find(parts["queue"], bearer, writes=route.writes) if "queue" in parts else None
-        return route, HttpCall(request, self._served, peer, tokens, bearer, found, parts.get("key", b""))
+        key = parts.get("key", b"")
+        return route, HttpCall(request, route.operation, self._served, peer, tokens, bearer, found, key)
 
     def _find(self, name: bytes, bearer: Bearer, *, writes: bool) -> ServedQueue:
         queue = name.decode("utf-8", "replace")

@@ -7,15 +7,35 @@ from typing import Any, NamedTuple
 
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.serve.calls import HttpCall
-from lvq_kafka.serve.event_routes import answer_events
+from lvq_kafka.serve.event_routes import EVENTS, answer_events
 from lvq_kafka.serve.http_answers import HttpAnswer, StreamedAnswer
 from lvq_kafka.serve.http_requests import decoded
-from lvq_kafka.serve.list_routes import answer_live, answer_queue, answer_queues, answer_ready, answer_values
-from lvq_kafka.serve.metric_routes import answer_metrics
+from lvq_kafka.serve.list_routes import (
+    LIVE,
+    QUEUE,
+    QUEUES,
+    READY,
+    VALUES,
+    answer_live,
+    answer_queue,
+    answer_queues,
+    answer_ready,
+    answer_values,
+)
+from lvq_kafka.serve.metric_routes import METRICS, answer_metrics
+from lvq_kafka.serve.operations import HttpOperation
 from lvq_kafka.serve.problems import HttpRefusal
-from lvq_kafka.serve.value_routes import answer_value
-from lvq_kafka.serve.web_files import BOARD, answer_board, answer_module
-from lvq_kafka.serve.write_routes import answer_write
+from lvq_kafka.serve.value_routes import VALUE, answer_value
+from lvq_kafka.serve.web_files import (
+    BOARD,
+    DOCUMENT,
+    MODULE,
+    answer_board,
+    answer_document,
+    answer_module,
+    board_operation,
+)
+from lvq_kafka.serve.write_routes import DELETE, PUT, answer_write
 
 __all__ = ["ROUTES", "Route", "find_route"]
 
@@ -25,11 +45,13 @@ AnswerCall = Callable[[HttpCall], Coroutine[Any, Any, HttpAnswer | StreamedAnswe
 
 
 class Route(NamedTuple):
-    """A path and the function that answers."""
+    """A path, the function that answers, and what it takes and answers."""
 
     path: str
     """Parts in braces stand for any segment: ``{queue}``, and ``{key}``, which may be empty."""
     answer: AnswerCall
+    operation: HttpOperation
+    """By which the query is parsed, and the route described."""
     public: bool = False
     """Whether it needs no token. It must not name a queue, or show a value."""
     long: bool = False
@@ -45,17 +67,19 @@ class Route(NamedTuple):
 _VALUE = "v1/queues/{queue}/values/{key}"
 
 ROUTES = (
-    Route("live", answer_live, public=True),
-    Route("ready", answer_ready, public=True),
-    Route("lvq.js", answer_module, public=True),
-    *(Route(name, answer_board, public=True) for name in ("", *BOARD)),
-    Route("metrics", answer_metrics),
-    Route("v1/queues", answer_queues),
-    Route("v1/queues/{queue}", answer_queue),
-    Route("v1/queues/{queue}/values", answer_values, long=True),
-    Route(_VALUE, answer_value),
-    Route(_VALUE, answer_write, methods=("PUT", "DELETE")),
-    Route("v1/queues/{queue}/events", answer_events, long=True),
+    Route("live", answer_live, LIVE, public=True),
+    Route("ready", answer_ready, READY, public=True),
+    Route("openapi.json", answer_document, DOCUMENT, public=True),
+    Route("lvq.js", answer_module, MODULE, public=True),
+    *(Route(name, answer_board, board_operation(name), public=True) for name in ("", *BOARD)),
+    Route("metrics", answer_metrics, METRICS),
+    Route("v1/queues", answer_queues, QUEUES),
+    Route("v1/queues/{queue}", answer_queue, QUEUE),
+    Route("v1/queues/{queue}/values", answer_values, VALUES, long=True),
+    Route(_VALUE, answer_value, VALUE),
+    Route(_VALUE, answer_write, PUT, methods=("PUT",)),
+    Route(_VALUE, answer_write, DELETE, methods=("DELETE",)),
+    Route("v1/queues/{queue}/events", answer_events, EVENTS, long=True),
 )
 
 

@@ -14,20 +14,51 @@ from lvq_kafka.serve.entity_tags import entity_tag, is_known
 from lvq_kafka.serve.http_answers import HttpAnswer, problem, state_headers
 from lvq_kafka.serve.long_answers import ending
 from lvq_kafka.serve.media_types import chosen_type
-from lvq_kafka.serve.parameters import Parameter, seconds, text
+from lvq_kafka.serve.operations import CACHED, IF_NONE_MATCH, AnswerForm, HttpOperation, schema_of
+from lvq_kafka.serve.parameters import TEXT, Parameter
 from lvq_kafka.serve.problems import HttpRefusal
 
-__all__ = ["ENTRY", "answer_value"]
+__all__ = ["ENTRY", "VALUE", "answer_value"]
 
 ENTRY = "application/vnd.lvq.entry+json"
 """The type of an entry as JSON. Where values are not JSON themselves, application/json is the same."""
 
 _PATIENCE = 5.0  # seconds, for a position, unless the request says otherwise
 
+VALUE = HttpOperation(
+    "getValue",
+    "Get the current value of a key, byte for byte, or as an entry.",
+    {
+        200: AnswerForm(
+            "The value, in its queue's format; or the entry. `application/json` is the value where the queue declares "
+            "JSON, and else the entry.",
+            {
+                "application/octet-stream": {},
+                "text/plain": {"type": "string"},
+                "application/json": {},
+                ENTRY: schema_of("Entry"),
+            },
+            CACHED,
+        ),
+        304: AnswerForm("The client has it.", headers=CACHED),
+    },
+    query={
+        "at-least": Parameter(
+            TEXT,
+            "The position of a write, `topic/partition/offset`. The answer is at least as new; it is 503 if that takes "
+            f"longer than `wait`, or {_PATIENCE:g} seconds.",
+        )
+    },
+    waits="Wait for another value than the client has, at most this number of seconds. A client that names none in "
+    "`If-None-Match` waits for another than the one at the moment of its request.",
+    headers={"If-None-Match": IF_NONE_MATCH},
+    refusals=(406,),
+)
+
 
 async def answer_value(call: HttpCall) -> HttpAnswer:
     """Answer with the current value of a key."""
-    asked = call.parameters({"wait": Parameter(seconds(call.served.max_wait)), "at-least": Parameter(text)})
+    asked = call.parameters()
     looker = _Looker(call)
     call.queue.check_complete()
     wait = asked.get("wait")

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from lvq_kafka.core.producer.message_terms import MessageTerms
 from lvq_kafka.core.text.json_text import read_json
@@ -15,11 +16,11 @@ from lvq_kafka.errors import DecodeError
 from lvq_kafka.json_lines import parse_headers
 from lvq_kafka.serve.http_peer import too_large
 from lvq_kafka.serve.http_requests import HttpRequest
-from lvq_kafka.serve.parameters import Parameter, parse_query, seconds, text
+from lvq_kafka.serve.parameters import TEXT, Parameter, ParameterKind, seconds
 from lvq_kafka.serve.problems import HttpRefusal
 from lvq_kafka.serve.repeated_writes import fingerprint_of, idempotency_key
 
-__all__ = ["HEADERS", "LARGEST_VALUE", "WriteRequest", "read_write"]
+__all__ = ["HEADERS", "LARGEST_VALUE", "OF_DELETES", "OF_VALUES", "WriteRequest", "read_write"]
 
 HEADERS = "lvq-headers"
 """The header of a request that has those of the message: an object of JSON, as in the entry form of a value.
@@ -54,8 +55,12 @@ class WriteRequest:
         return self.terms if self.delay is None else {**self.terms, "not_before": now + self.delay}
 
 
-def read_write(request: HttpRequest) -> WriteRequest:
+def read_write(request: HttpRequest, asked: dict[str, Any]) -> WriteRequest:
     """Return what a PUT or a DELETE asks for.
+
+    Args:
+        request: the request.
+        asked: the parameters of its query.
 
     Raises:
         HttpRefusal: something in it cannot be done, or is malformed.
@@ -66,7 +71,6 @@ def read_write(request: HttpRequest) -> WriteRequest:
     size = request.header("content-length") or ""
     if size.isdecimal() and (len(size) > 12 or int(size) > most):
         raise too_large(most)  # before any of it is read
-    asked = parse_query(request.query, _OF_DELETES if deletes else _OF_VALUES)
     delay = asked.pop("delay", None)
     if "not-before" in asked:
         if delay is not None:
@@ -150,13 +154,21 @@ def _time(data: bytes) -> float | datetime:
     return found
 
 
-_OF_DELETES = {"group": Parameter(text)}
-_OF_VALUES = {
-    **_OF_DELETES,
-    "ttl": Parameter(seconds(_LONGEST)),
-    "delay": Parameter(seconds(_LONGEST)),
-    "not-before": Parameter(_time),
-    "priority": Parameter(_digits),
-    "sort": Parameter(text),
+OF_DELETES: Mapping[str, Parameter] = {
+    "group": Parameter(TEXT, "The group of the message; needed where the queue places messages by group."),
+}
+OF_VALUES: Mapping[str, Parameter] = {
+    **OF_DELETES,
+    "ttl": Parameter(seconds(_LONGEST), "The seconds for which the value counts."),
+    "delay": Parameter(seconds(_LONGEST), "The seconds after which it counts. Not with `not-before`."),
+    "not-before": Parameter(
+        ParameterKind(_time, {"type": "string"}),
+        "The time from which it counts: seconds since the epoch, or ISO 8601 with a zone.",
+    ),
+    "priority": Parameter(
+        ParameterKind(_digits, {"type": "integer", "minimum": 0, "maximum": 9}),
+        "Its priority; 9 is first.",
+    ),
+    "sort": Parameter(TEXT, "The text that it is sorted by."),
 }
 """The parameters, as the options of ``lvq put``."""

@@ -7,14 +7,49 @@ from functools import partial
 from lvq_kafka.serve.calls import HttpCall
 from lvq_kafka.serve.http_answers import HttpAnswer
 from lvq_kafka.serve.long_answers import ending
-from lvq_kafka.serve.write_requests import fingerprint, read_write
+from lvq_kafka.serve.operations import AnswerForm, HttpOperation
+from lvq_kafka.serve.write_requests import (
+    HEADERS,
+    LARGEST_VALUE,
+    OF_DELETES,
+    OF_VALUES,
+    fingerprint,
+    read_write,
+)
 
-__all__ = ["answer_write"]
+__all__ = ["DELETE", "PUT", "answer_write"]
+
+_DURABLE = AnswerForm("It is durable.", headers=("lvq-position", "cache-control"))
+_REFUSALS = (413, 415, 422, 429, 504)
+_HEADERS = {
+    HEADERS: "The headers of the message: an object of JSON.",
+    "Idempotency-Key": "A name of the write. For ten minutes, a repetition is answered as the first was, and writes "
+    "nothing; the same name for another write is 422.",
+}
+
+PUT = HttpOperation(
+    "putValue",
+    "Write the value of a key.",
+    {204: _DURABLE},
+    query=OF_VALUES,
+    headers=_HEADERS,
+    body=f"The value, byte for byte, up to {LARGEST_VALUE:,} bytes. It must have the queue's format.",
+    refusals=_REFUSALS,
+)
+
+DELETE = HttpOperation(
+    "deleteValue",
+    "Delete a key with its value, whether it has one or not.",
+    {204: _DURABLE},
+    query=OF_DELETES,
+    headers=_HEADERS,
+    refusals=_REFUSALS,
+)
 
 
 async def answer_write(call: HttpCall) -> HttpAnswer:
     """Write a value with PUT, or delete it with DELETE, and answer with its position."""
-    writer, asked, writes = call.writer, read_write(call.request), call.served.writes
+    writer, asked, writes = call.writer, read_write(call.request, call.parameters()), call.served.writes
     if call.served.long_answers.ended:
         raise ending()
     with writes.room.enter() as place:

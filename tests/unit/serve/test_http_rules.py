@@ -21,7 +21,7 @@ from lvq_kafka.serve.host_names import check_host, host_rule
 from lvq_kafka.serve.http_answers import state_headers
 from lvq_kafka.serve.http_requests import decoded, path_segments, read_request
 from lvq_kafka.serve.media_types import chosen_type
-from lvq_kafka.serve.parameters import Parameter, flag, key, parse_query, seconds, text, whole_number
+from lvq_kafka.serve.parameters import FLAG, KEY, TEXT, Parameter, parse_query, seconds, whole_number
 from lvq_kafka.serve.problems import STATUS, HttpRefusal, problem_body, refusal_of, status_of
 from lvq_kafka.serve.routes import ROUTES, find_route
 from tests.event_parser import EventParser
@@ -268,11 +268,11 @@ class TestPaths:
 
 class TestQueries:
     KNOWN: ClassVar = {
-        "keys": Parameter(key, several=True),
-        "text": Parameter(text),
-        "limit": Parameter(whole_number(10)),
-        "wait": Parameter(seconds(60)),
-        "changed": Parameter(flag),
+        "keys": Parameter(KEY, "", several=True),
+        "text": Parameter(TEXT, ""),
+        "limit": Parameter(whole_number(10), ""),
+        "wait": Parameter(seconds(60), ""),
+        "changed": Parameter(FLAG, ""),
     }
 
     @given(st.lists(st.binary(max_size=8), max_size=5), st.text(st.characters(exclude_categories=["Cs"]), max_size=8))

@@ -22,19 +22,27 @@ from lvq_kafka.errors import (
     OutcomeUnknown,
     QueueFull,
 )
+from lvq_kafka.serve import write_requests
 from lvq_kafka.serve.bearer_tokens import BearerTokens
 from lvq_kafka.serve.http_requests import HttpRequest, read_request
+from lvq_kafka.serve.parameters import parse_query
 from lvq_kafka.serve.problems import HttpRefusal, problem_body, refusal_of
 from lvq_kafka.serve.queue_rights import EVERYBODY, QueueRights
 from lvq_kafka.serve.repeated_writes import RepeatedWrites, fingerprint_of, idempotency_key
 from lvq_kafka.serve.routes import find_route
 from lvq_kafka.serve.trusted_proxies import TrustedProxies
-from lvq_kafka.serve.write_requests import LARGEST_VALUE, fingerprint, read_write
+from lvq_kafka.serve.write_requests import LARGEST_VALUE, WriteRequest, fingerprint
 from lvq_kafka.serve.write_room import WriteRoom
+from lvq_kafka.serve.write_routes import DELETE, PUT
 from tests.unit.serve.test_http_rules import refused
 
 NAMES = st.from_regex(r"[a-z0-9_-]{1,8}", fullmatch=True)
 VALUE = (b"v1", b"queues", b"prices", b"values", b"IBM")
+
+
+def read_write(asked: HttpRequest) -> WriteRequest:
+    operation = DELETE if asked.method == "DELETE" else PUT
+    return write_requests.read_write(asked, parse_query(asked.query, operation.parameters(60.0)))
 
 
 def request(
