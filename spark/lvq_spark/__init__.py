@@ -5,8 +5,9 @@
 - `register` enables ``spark.read.format("lvq")`` and ``spark.readStream.format("lvq")``.
 - `refresh` keeps versions of a snapshot in Parquet up to date with new records in the log; `versions` and
   `read_version` read them. `merge`, `merge_each` and `read_merged` do the same for a Delta or Iceberg table.
-- `publish` writes a DataFrame into a queue. `decode` turns values into typed columns. `group_of` finds the group of
-  each row, and `with_rank` adds the column by which a queue is ordered.
+- `publish` writes a DataFrame into a queue. `decode` turns values into typed columns; `read_subject` reads the schemas
+  for that from a registry. `group_of` finds the group of each row, and `with_rank` adds the column by which a queue is
+  ordered.
 - `task_errors` turns the failure of an action into an error of this library.
 - `local_session` creates a Spark session on this machine.
 """
@@ -17,8 +18,9 @@ from lvq_kafka.runtime.extras import needing
 
 with needing("spark", "lvq_spark"):
     from lvq_spark.cut.pinning import SnapshotSpec, pin
-    from lvq_spark.decoding.decode import ProtobufMessage, decode
-    from lvq_spark.decoding.schema_registry import SchemaRegistry, SubjectSchemas
+    from lvq_spark.decoding.decode import decode
+    from lvq_spark.decoding.protobuf_message import ProtobufMessage
+    from lvq_spark.decoding.schema_registry import SubjectSchemas, read_subject
     from lvq_spark.rules.grouping import group_of
     from lvq_spark.rules.ranks import with_rank
     from lvq_spark.schema import SCHEMA
@@ -34,7 +36,6 @@ __all__ = [
     "SCHEMA",
     "ProtobufMessage",
     "Published",
-    "SchemaRegistry",
     "SnapshotSpec",
     "SubjectSchemas",
     "Version",
@@ -46,6 +47,7 @@ __all__ = [
     "pin",
     "publish",
     "read_merged",
+    "read_subject",
     "read_version",
     "refresh",
     "register",

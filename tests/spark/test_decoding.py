@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import struct
-import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 from unittest.mock import MagicMock
 
 import pytest
@@ -18,12 +15,12 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.types import ArrayType, DataType, IntegerType
 
 from lvq_kafka import LastValueQueue
-from lvq_kafka.errors import AuthenticationFailed, ConfigError, TransportError
+from lvq_kafka.errors import ConfigError
 from lvq_spark import snapshot
 from lvq_spark.decoding.avro_limits import AVRO_LIMITS, limit_avro
-from lvq_spark.decoding.decode import Form, ProtobufMessage, decode
-from lvq_spark.decoding.schema_registry import SchemaRegistry, SubjectSchemas
-from tests.spark.registries import Answers, serving
+from lvq_spark.decoding.decode import decode
+from lvq_spark.decoding.protobuf_message import ProtobufMessage
+from lvq_spark.decoding.schema_registry import Form, SubjectSchemas, WriterSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -36,7 +33,7 @@ CURRENCY = {"name": "currency", "type": "string", "default": "EUR"}
 PRICE_2 = json.dumps({"type": "record", "name": "Price", "fields": [{"name": "price", "type": "double"}, CURRENCY]})
 
 
-PRICES_OF_7 = SubjectSchemas("prices-value", {7: PRICE}, PRICE)
+PRICES_OF_7 = SubjectSchemas("prices-value", "avro", PRICE, {7: WriterSchema(None, PRICE)})
 NUMBERS = '{"type": "array", "items": "int"}'
 
 
@@ -272,13 +269,13 @@ def test_values_of_all_versions_of_a_subject_become_the_newest(spark: SparkSessi
     with queue.producer() as producer:
         producer.put("old", framed(7, price(1.5)))
         producer.put("new", framed(0x01020304, price(2.5, "USD")))
-    schemas = SubjectSchemas("prices-value", {7: PRICE, 0x01020304: PRICE_2}, PRICE_2)
+    writers = {7: WriterSchema(None, PRICE), 0x01020304: WriterSchema(None, PRICE_2)}
+    schemas = SubjectSchemas("prices-value", "avro", PRICE_2, writers)
     rows = decode(snapshot(spark, queue), "avro", schemas).collect()
     assert {bytes(row.key): tuple(row.value) for row in rows} == {b"old": (1.5, "EUR"), b"new": (2.5, "USD")}
 
 
 def test_a_value_of_an_unknown_schema_or_without_its_number_is_a_bad_one(frame: Frame) -> None:
-    schemas = SubjectSchemas("prices-value", {7: PRICE}, PRICE)
     values = [
         framed(8, price(1.5)),
         b"\1" + framed(7, price(1.5))[1:],
@@ -289,7 +286,7 @@ def test_a_value_of_an_unknown_schema_or_without_its_number_is_a_bad_one(frame: 
         framed(7, price(2)),
     ]
     unframed = "does not start with a registry's frame"
-    assert [(value, error) for value, error, _ in kept(frame(*values), "avro", schemas)] == [
+    assert [(value, error) for value, error, _ in kept(frame(*values), "avro", PRICES_OF_7)] == [
         (None, "names the schema 8, which is not in prices-value, or was added after its schemas were read"),
         (None, unframed),
         (None, "is not Avro of its schema"),
@@ -389,8 +386,14 @@ def test_wrong_options_are_named(frame: Frame) -> None:
         decode(df, "jsno")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="Protobuf needs the message"):
         decode(df, "protobuf", "prices.Price")
-    with pytest.raises(ConfigError, match="messages for Protobuf"):
+    with pytest.raises(ConfigError, match="Messages are for Protobuf"):
         decode(df, "json", MESSAGE)
+    with pytest.raises(
+        ConfigError, match=r'of prices-value are for framed values in avro\. Call decode\(\.\.\., "avro"'
+    ):
+        decode(df, "json", PRICES_OF_7)
+    with pytest.raises(ConfigError, match="without framed"):
+        decode(df, "avro", PRICES_OF_7, framed=True)
     assert repr(MESSAGE) == "ProtobufMessage(name='prices.Price')"
     for descriptors in (b"", "prices.desc"):
         with pytest.raises(
@@ -434,137 +437,3 @@ def test_a_session_without_sparks_functions_for_a_form_is_told_what_to_bring(
     monkeypatch.setattr(f"pyspark.sql.{form}.functions.from_{form}", missing)
     with pytest.raises(ConfigError, match=rf"lacks spark-{form}\. .*org\.apache\.spark:spark-{form}_2\.13:\d"):
         decode(frame(), form, schema)
-
-
-# -- the registry ------------------------------------------------------------------------------------------------------
-
-
-class FakeRegistry(Answers):
-    """A schema registry with two versions of one subject, the first of them deleted. It requires a password."""
-
-    answers: ClassVar = {
-        "/subjects/prices-value/versions?deleted=true": [1, 2],
-        "/subjects/prices-value/versions/1?deleted=true": {"version": 1, "id": 7, "schema": PRICE},
-        "/subjects/prices-value/versions/2?deleted=true": {"version": 2, "id": 9, "schema": PRICE_2},
-        "/subjects/prices-value/versions/latest": {"version": 2, "id": 9, "schema": PRICE_2},
-        "/subjects/other%2Fvalue/versions?deleted=true": [1],
-        "/subjects/other%2Fvalue/versions/1?deleted=true": {"version": 1, "id": 1, "schemaType": "PROTOBUF"},
-        "/subjects/nested/versions?deleted=true": [1],
-        "/subjects/nested/versions/1?deleted=true": {"version": 1, "id": 1, "schema": "{}", "references": [{}]},
-    }
-    allowed = ("Basic " + base64.b64encode(b"me:s3cret").decode(), "Bearer t0ken")
-
-    def do_GET(self) -> None:  # noqa: N802  # http.server's name
-        if self.path.startswith("/elsewhere"):
-            self.answer(302, b"", Location="/subjects/prices-value/versions?deleted=true")
-            return
-        answer = self.answers.get(self.path)
-        known = self.headers["Authorization"] in self.allowed
-        body = json.dumps(answer).encode() if "strange" not in self.path else b"<html>"
-        self.answer(401 if not known else 404 if answer is None else 200, body)
-
-
-@pytest.fixture
-def registry_url() -> Iterator[str]:
-    with serving(FakeRegistry) as url:
-        yield url
-
-
-@pytest.mark.parametrize("login", [{"username": "me", "password": "s3cret"}, {"token": "t0ken"}])
-def test_a_registry_gives_all_versions_of_a_subject_to_who_may_ask(registry_url: str, login: dict[str, str]) -> None:
-    schemas = SchemaRegistry(registry_url, **login).subject("prices-value")  # type: ignore[arg-type]
-    assert schemas == SubjectSchemas("prices-value", {7: PRICE, 9: PRICE_2}, PRICE_2)
-    from_env = SchemaRegistry.from_env(
-        {"LVQ_REGISTRY_URL": registry_url, **{f"LVQ_REGISTRY_{name.upper()}": text for name, text in login.items()}}
-    )
-    assert from_env.subject("prices-value", reader=PRICE).reader == PRICE
-
-
-def test_a_registry_that_does_not_help_says_why(registry_url: str) -> None:
-    registry = SchemaRegistry(registry_url, "me", "s3cret")
-    with pytest.raises(ConfigError, match="has no missing-value"):
-        registry.subject("missing-value")
-    with pytest.raises(ConfigError, match="Version 1 of other/value is PROTOBUF, not Avro"):
-        registry.subject("other/value")
-    with pytest.raises(TransportError, match="is not a schema registry"):
-        registry.subject("nested")
-    with pytest.raises(AuthenticationFailed, match="refused with 401"):
-        SchemaRegistry(registry_url, "me", "wrong").subject("prices-value")
-    with pytest.raises(TransportError, match="refused with 302"):
-        SchemaRegistry(f"{registry_url}/elsewhere", "me", "s3cret").subject("prices-value")
-    with pytest.raises(TransportError, match=r"cannot be reached: .*refused") as error:
-        SchemaRegistry("http://127.0.0.1:1").subject("prices-value")
-    assert error.value.retriable
-
-
-def saying(answer: bytes, pause: float = 0) -> type[Answers]:
-    """Return a server that sends ``answer``, byte by byte if there is a pause, and then breaks off."""
-
-    class Saying(Answers):
-        def do_GET(self) -> None:  # noqa: N802  # http.server's name
-            with suppress(OSError):
-                for at in range(0, len(answer), 1 if pause else len(answer)):
-                    self.wfile.write(answer[at : at + 1] if pause else answer)
-                    time.sleep(pause)
-
-    return Saying
-
-
-OK = b"HTTP/1.1 200 OK\r\n"
-REFERRING = b'{"id": 1, "schema": "junk", "references": [{"subject": "s", "version": 1}]}'
-
-
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (b"SSH-2.0-OpenSSH\r\n", "is not a schema registry"),
-        (OK + b"X: %s\r\n\r\n" % bytes(70_000), "is not a schema registry"),
-        (OK + b"Content-Length: 9\r\n\r\n[1", r"cannot be reached: IncompleteRead\(2 bytes read, 7 more"),
-        (OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", "cannot be reached: IncompleteRead"),
-        (OK + b'\r\n"ab"', "is not a schema registry"),
-        (OK + b"\r\n[[1]]", "is not a schema registry"),
-        (OK + b"\r\n" + REFERRING, "is not a schema registry"),
-        (OK + b"\r\n" + REFERRING.replace(b"1,", b'"one",').replace(b"junk", b"{}"), "is not a schema registry"),
-        (b"HTTP/1.1 429 Too often\r\n\r\n", "refused with 429 Too often"),
-    ],
-)
-def test_anything_that_answers_in_place_of_a_registry_makes_an_error_with_a_type(answer: bytes, said: str) -> None:
-    with serving(saying(answer)) as url, pytest.raises(TransportError, match=said) as error:
-        SchemaRegistry(url).subject("s")
-    assert error.value.retriable == ("not a schema registry" not in said)
-
-
-def test_a_registry_that_says_a_byte_now_and_then_is_not_waited_for() -> None:
-    """A socket's timeout starts again with each byte."""
-    with serving(saying(OK + b"X: " + bytes(50), 0.1)) as url, pytest.raises(TransportError, match=r"within 0\.2 s"):
-        SchemaRegistry(url, timeout=0.2).subject("s")
-
-
-def test_a_chain_of_types_that_is_too_long_for_a_schema_is_an_error_with_a_type(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def version(registry: SchemaRegistry, path: str, subject: str) -> dict[str, Any]:
-        number = int(subject[1:])
-        inner = f"c{number + 1}"
-        fields = [{"name": "inner", "type": inner}] if number < 1000 else []
-        schema = json.dumps({"type": "record", "name": subject, "fields": fields})
-        return {"id": 1, "schema": schema, "references": [{"subject": inner, "version": 1}] if fields else []}
-
-    monkeypatch.setattr(SchemaRegistry, "_get", lambda *_: [1])
-    monkeypatch.setattr(SchemaRegistry, "_schema", version)
-    with pytest.raises(TransportError, match="is not a schema registry"):
-        SchemaRegistry("http://there").subject("c0")
-
-
-def test_a_registry_hides_its_secrets_and_refuses_what_would_show_them() -> None:
-    assert "hunter2" not in repr(SchemaRegistry("http://there", "me", "hunter2"))
-    assert "hunter2" not in repr(SchemaRegistry("http://there", token="hunter2"))
-    with pytest.raises(ConfigError, match="holds a password") as error:
-        SchemaRegistry("http://me:hunter2@there")
-    assert "hunter2" not in str(error.value)
-    with pytest.raises(ConfigError, match="not an http:// or https:// address"):
-        SchemaRegistry("file:///etc/passwd")
-    with pytest.raises(ConfigError, match="username and token"):
-        SchemaRegistry("http://there", "me", "x", "y")
-    with pytest.raises(ConfigError, match="LVQ_REGISTRY_URL is not set"):
-        SchemaRegistry.from_env({})

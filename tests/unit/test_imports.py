@@ -250,7 +250,7 @@ def test_each_of_these_rules_can_be_broken(rule: Callable[[str, str], bool], mod
 
 IN_DOCKER = tuple(f"lvq_kafka.testing.{module}" for module in ("containers", "docker_cluster", "docker_engine"))
 ONLY_IN = {
-    "confluent_kafka": ("lvq_kafka.kafka",),
+    "confluent_kafka": ("lvq_kafka.kafka", "lvq_spark.decoding"),
     "pyspark": ("lvq_spark", "lvq_kafka.demo"),
     "pyarrow": ("lvq_spark", "lvq_kafka.tabular"),
     "duckdb": ("lvq_kafka.tabular.sql_engine",),

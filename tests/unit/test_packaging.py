@@ -40,7 +40,21 @@ def built(target: str, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "extra", [None, "cli", "mcp", "selectors", "serve", "prometheus", "otel", "store", "testing", "embedded", "spark"]
+    "extra",
+    [
+        None,
+        "cli",
+        "mcp",
+        "registry",
+        "selectors",
+        "serve",
+        "prometheus",
+        "otel",
+        "store",
+        "testing",
+        "embedded",
+        "spark",
+    ],
 )
 def test_the_readme_says_how_much_space_the_library_and_its_extras_take(extra: str | None) -> None:
     said = re.search("take ([0-9.]+) MB" if extra is None else f"`{extra}`\\s([0-9.]+) MB", page("README.md"))
@@ -87,7 +101,7 @@ def test_one_wheel_has_both_packages_and_their_data(tmp_path: Path) -> None:
     assert entry_points["pytest11"]["lvq_kafka"] == "lvq_kafka.testing.plugin"
     required = metadata.get_all("Requires-Dist", [])
     assert [line.split(">")[0] for line in required if "extra ==" not in line] == ["confluent-kafka"]
-    small = {"bridge", "cli", "mcp", "otel", "prometheus", "selectors", "serve", "store", "testing"}
+    small = {"bridge", "cli", "mcp", "otel", "prometheus", "registry", "selectors", "serve", "store", "testing"}
     extras = small | {"arrow", "embedded", "sql", "spark", "demo", "all"}
     assert set(metadata.get_all("Provides-Extra", [])) == extras
     assert metadata["Requires-Python"] == ">=3.11"

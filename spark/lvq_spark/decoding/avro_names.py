@@ -1,4 +1,4 @@
-"""Avro schemas with the types of other schemas inlined."""
+"""Avro schemas with the types of other schemas inlined, and their size."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from lvq_kafka.core.text.json_text import read_json
 
-__all__ = ["whole"]
+__all__ = ["count_fields", "whole"]
 
 _NAMED = ("record", "error", "enum", "fixed")
 
@@ -61,6 +61,30 @@ def _defined(schema: Any, space: str, definitions: dict[str, Any]) -> Any:
         part: _defined(inner, space, definitions) if part in ("type", "items", "values") else inner
         for part, inner in schema.items()
     }
+
+
+def count_fields(schema: Any, space: str = "", known: dict[str, int] | None = None) -> int:
+    """Return the number of types in a parsed schema; a named one counts each time it is there, as in Spark's types.
+
+    Args:
+        schema: the schema.
+        space: the enclosing namespace.
+        known: the counts of the named types before it.
+    """
+    known = {} if known is None else known
+    if isinstance(schema, str):
+        return known.get(schema if "." in schema or not space else f"{space}.{schema}", 1)
+    if isinstance(schema, list):
+        return sum(count_fields(one, space, known) for one in schema)
+    if not isinstance(schema, dict):
+        return 1
+    if schema.get("type") in _NAMED:
+        name = _name(schema, space)
+        space = name.rpartition(".")[0]
+        known[name] = 1  # while it is counted: a record may contain itself
+        known[name] = 1 + sum(count_fields(field["type"], space, known) for field in schema.get("fields", ()))
+        return known[name]
+    return 1 + sum(count_fields(schema[part], space, known) for part in ("type", "items", "values") if part in schema)
 
 
 def _name(schema: Mapping[str, Any], space: str) -> str:

@@ -11,8 +11,9 @@ from pyspark.sql.types import DataType
 from lvq_kafka.core.text.nearest import nearest
 from lvq_kafka.core.text.validation import choice, mapping
 from lvq_kafka.errors import ConfigError
-from lvq_spark.decoding.forms import DecodedValue, Form, ProtobufMessage, read_values
-from lvq_spark.decoding.schema_registry import SubjectSchemas
+from lvq_spark.decoding.forms import DecodedValue, read_values
+from lvq_spark.decoding.protobuf_message import ProtobufMessage
+from lvq_spark.decoding.schema_registry import Form, SubjectSchemas
 from lvq_spark.schema import quoted
 from lvq_spark.session.local_session import require_column, require_frame
 
@@ -51,7 +52,7 @@ def decode(
     stays null::
 
         prices = decode(snapshot(spark, queue), "json", "price double, at timestamp")
-        prices = decode(snapshot(spark, queue), "avro", registry.subject("prices-value"), on_error="keep")
+        prices = decode(snapshot(spark, queue), "avro", read_subject(client, "prices-value"), on_error="keep")
         prices = decode(snapshot(spark, queue), "protobuf", ProtobufMessage("prices.Price", descriptors))
 
     Executors in separate JVMs need Avro's limits set; see docs/how-to/spark.md. Without them a damaged value that
@@ -64,13 +65,14 @@ def decode(
             ``"protobuf"`` uses ``from_protobuf`` (from ``spark-protobuf``).
         schema: for JSON a Spark type (``"price double, at timestamp"``, ``"array<int>"``), or None for ``VARIANT``. A
             missing field is null. A null where the schema says ``NOT NULL``, at any depth, makes the row a bad one. For
-            Avro the schema of the values as text, or `SchemaRegistry.subject` if a registry's serializer wrote them.
-            For Protobuf the message.
+            Avro the schema of the values as text. For Protobuf the message. For each, what `read_subject` returns if a
+            registry's serializer wrote the values; a value that names its schema in a header needs the column
+            ``headers``.
         column: the column, which is decoded in place.
         on_error: the policy for rows that cannot be decoded. ``fail`` names one of them; ``keep`` shows all.
-        framed: whether a schema registry's serializer for JSON Schema or Protobuf wrote the values, which then start
-            with their schema's id. The id is not looked up: values are decoded with ``schema``. A Protobuf message must
-            be the first in its file, as most are. For Avro, see ``schema``.
+        framed: whether a schema registry's serializer for JSON Schema or Protobuf wrote the values, but no registry is
+            asked: the schema that they name is not looked up, and they are decoded with ``schema``. A Protobuf message
+            must be the first in its file, as most are.
         options: further options of Spark's function, such as ``timestampFormat`` or ``emit.default.values``.
 
     Raises:
@@ -78,7 +80,7 @@ def decode(
     """
     _check(df, form, column, on_error)
     mapping("options", options, "Give options of Spark's function by name.")
-    read = read_values(df[quoted(column)], form, schema, df, framed=framed, options=options or {})
+    read = read_values(df[quoted(column)], form, schema, df, column, framed=framed, options=options or {})
     return _apply_policy(df, read, column, on_error, form)
 
 

@@ -5,66 +5,27 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import DataType
 
 from lvq_kafka.core.text.json_text import read_json
-from lvq_kafka.core.text.validation import text
 from lvq_kafka.errors import ConfigError
 from lvq_spark.decoding.avro_limits import limit_avro
-from lvq_spark.decoding.schema_registry import SubjectSchemas
+from lvq_spark.decoding.protobuf_message import ProtobufMessage
+from lvq_spark.decoding.registry_frames import identities, read_frame
+from lvq_spark.decoding.schema_registry import Form, SubjectSchemas, WriterSchema
 from lvq_spark.session.remote import spark_errors
 
-__all__ = ["DecodedValue", "Form", "ProtobufMessage", "read_values"]
-
-Form = Literal["json", "avro", "protobuf"]
-"""The encoding of values."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProtobufMessage:
-    """A Protobuf message type.
-
-    Args:
-        name: its full name, with the package, such as ``prices.Price``.
-        descriptors: the descriptors of its file and of all its imports, as ``protoc --include_imports
-            --descriptor_set_out`` writes them.
-
-    Raises:
-        ConfigError: the descriptors are empty or not bytes.
-    """
-
-    name: str
-    descriptors: bytes = field(repr=False)
-
-    def __post_init__(self) -> None:
-        text("name", self.name)
-        given: object = self.descriptors
-        if not (isinstance(given, bytes) and given):  # without them Spark looks for a Java class of that name
-            raise ConfigError(
-                f"The descriptors of {self.name} are not bytes, or are empty.",
-                options=["descriptors"],
-                hint="Give the output of protoc: Path(...).read_bytes().",
-            )
-
+__all__ = ["DecodedValue", "read_values"]
 
 _END = secrets.token_hex(16)
 """The end marker of a value, which no writer can guess.
 
 It is the same for all frames, so equal frames have equal plans.
-"""
-
-
-_FRAMES: Mapping[Form, int] = {"json": 5, "avro": 5, "protobuf": 6}
-"""Length of the frame that a registry's serializer writes before a value.
-
-The frame is a zero byte and the schema's id in four bytes. Protobuf has another zero, for the first message of the
-schema.
 """
 
 
@@ -80,6 +41,7 @@ def read_values(
     form: Form,
     schema: str | DataType | SubjectSchemas | ProtobufMessage | None,
     df: DataFrame,
+    column: str,
     *,
     framed: bool,
     options: Mapping[str, str],
@@ -91,23 +53,27 @@ def read_values(
     """
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
+    if isinstance(schema, SubjectSchemas):
+        if framed or schema.form != form:
+            raise ConfigError(
+                f"The schemas of {schema.subject} are for framed values in {schema.form}.",
+                options=["framed" if framed else "form"],
+                hint=f'Call decode(..., "{schema.form}", ...), without framed.',
+            )
+        return _registered(raw, schema, options, df, column)
     if framed:
         if form == "avro":
             raise ConfigError(
                 "Framed Avro is read with the schemas that its values name.",
                 options=["framed"],
-                hint='Omit framed, and give SchemaRegistry(...).subject("<topic>-value") as the schema.',
+                hint='Omit framed, and give read_subject(client, "<topic>-value") as the schema.',
             )
-        rest, unframed = _unframed(raw, form)
-        read = read_values(rest, form, schema, df, framed=False, options=options)
+        value, unframed = read_frame(raw, df, column).value((b"\0", b"\2\0") if form == "protobuf" else ())
+        read = read_values(value, form, schema, df, column, framed=False, options=options)
         return DecodedValue(read.value, F.coalesce(unframed, read.error))
     if form == "json":
-        if isinstance(schema, SubjectSchemas | ProtobufMessage):
-            raise ConfigError(
-                "Schemas of a registry are for Avro, and messages for Protobuf.",
-                options=["schema"],
-                hint="Give a Spark type, and framed=True if a registry's serializer wrote the values.",
-            )
+        if isinstance(schema, ProtobufMessage):
+            raise ConfigError("Messages are for Protobuf.", options=["schema"], hint="Give a Spark type.")
         return _json(raw, schema, options)
     if form == "protobuf":
         if not isinstance(schema, ProtobufMessage):
@@ -115,8 +81,6 @@ def read_values(
                 "Protobuf needs the message of the values.", options=["schema"], hint="Give a ProtobufMessage."
             )
         return _protobuf(raw, schema, options, df)
-    if isinstance(schema, SubjectSchemas):
-        return _registered(raw, schema, options, df)
     if isinstance(schema, str):
         return _avro(raw, schema, schema, options, df)
     raise ConfigError("Avro needs the schema of the values.", options=["schema"], hint="Give its text, as JSON.")
@@ -257,31 +221,43 @@ def _followed(schema: str) -> str:
     return json.dumps({"type": "record", "name": "LvqValue", "fields": fields})
 
 
-def _registered(raw: Column, schemas: SubjectSchemas, options: Mapping[str, str], df: DataFrame) -> DecodedValue:
+def _registered(
+    raw: Column, schemas: SubjectSchemas, options: Mapping[str, str], df: DataFrame, column: str
+) -> DecodedValue:
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
-    (rest, unframed), frame = _unframed(raw, "avro"), F.hex(F.substring(raw, 1, _FRAMES["avro"]))
-    number = F.conv(F.substring(frame, 3, 8), 16, 10)
+    frame = read_frame(raw, df, column)
+    plain, unframed = frame.value()
+    read = _read_written(plain, schemas, None, options, df)  # refuses a reader that cannot be used, and has the type
+    value, error = F.when(F.lit(False), read.value), F.when(unframed.isNotNull(), unframed)
+    names: dict[WriterSchema, list[str]] = {}
+    for number, writer in schemas.writers.items():
+        names.setdefault(writer._replace(guid=None), []).extend(identities(number, writer.guid))
+    for writer, own in names.items():
+        mine, damage = frame.identity.isin(own), writer.damage
+        written, wrong = frame.value(writer.frames)
+        try:
+            read = _read_written(written, schemas, writer, options, df)
+        except ConfigError as refused:
+            damage = damage or f"cannot be used: {refused}"
+        if damage:
+            error = error.when(mine, F.concat(F.lit("names the schema "), frame.number, F.lit(f", which {damage}")))
+        else:
+            value, error = value.when(mine, read.value), error.when(mine, F.coalesce(wrong, read.error))
     late = f", which is not in {schemas.subject}, or was added after its schemas were read"
-    unknown = F.concat(F.lit("names the schema "), number, F.lit(late))
-    value, error = F.lit(None), F.when(unframed.isNotNull(), unframed)
-    for identity, writer in schemas.writers.items():
-        read = _avro(rest, writer, schemas.reader, options, df)
-        mine = frame == f"{identity:010X}"
-        value = F.when(mine, read.value).otherwise(value)
-        error = error.when(mine, read.error)
-    return DecodedValue(value, error.otherwise(unknown))
+    return DecodedValue(value, error.otherwise(F.concat(F.lit("names the schema "), frame.number, F.lit(late))))
 
 
-def _unframed(raw: Column, form: Form) -> tuple[Column, Column]:
-    """Return the value after the registry's frame, and why there is none (null if there is)."""
-    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+def _read_written(
+    value: Column, schemas: SubjectSchemas, writer: WriterSchema | None, options: Mapping[str, str], df: DataFrame
+) -> DecodedValue:
+    """Decode values of one schema of a subject, by default as if the reader's had written them."""
+    from pyspark.sql.types import VariantType
 
-    size = _FRAMES[form]
-    frame = F.hex(F.substring(raw, 1, size))
-    good = frame.rlike("^00.{8}" + "00" * (size - 5) + "$")
-    wrong = F.when(~good, F.lit("does not start with a registry's frame"))
-    if form == "protobuf":
-        other = F.lit("is a message other than the first of its schema")
-        wrong = F.when(frame.rlike("^00.{10}$") & ~good, other).otherwise(wrong)
-    return F.substring(raw, size + 1, 2**31 - 1 - size), wrong
+    reader = schemas.reader
+    if schemas.form == "json":
+        kind = _type(reader)  # type: ignore[arg-type]
+        return _json(value, None if isinstance(kind, VariantType) else kind, options)
+    if isinstance(reader, ProtobufMessage):
+        return _protobuf(value, reader, options, df)
+    return _avro(value, str(reader) if writer is None else writer.schema, str(reader), options, df)

@@ -1,216 +1,378 @@
-"""Schemas from a schema registry, over plain HTTP: those for the values of one subject."""
+"""The schemas of a subject, read from a schema registry by confluent-kafka's own client."""
 
 from __future__ import annotations
 
-import base64
-import http.client
-import os
-import ssl
-import urllib.error
+import logging
 import urllib.parse
-import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from operator import index
-from typing import Any
+from typing import Any, Literal, NamedTuple, Protocol
+
+from pyspark.sql.types import DataType
 
 from lvq_kafka.core.text.json_text import read_json
+from lvq_kafka.core.text.quoting import brief, listed
 from lvq_kafka.core.text.validation import delays, text
 from lvq_kafka.errors import AuthenticationFailed, ConfigError, LVQError, TransportError
 from lvq_kafka.kafka.threads import in_thread
-from lvq_spark.decoding.avro_names import whole
+from lvq_kafka.runtime.extras import needing
+from lvq_spark.decoding.avro_names import count_fields, whole
+from lvq_spark.decoding.json_types import spark_type
+from lvq_spark.decoding.protobuf_message import BUILT_IN, ProtobufFiles, ProtobufMessage
 
-__all__ = ["SchemaRegistry", "SubjectSchemas"]
+__all__ = ["Form", "SubjectSchemas", "WriterSchema", "read_subject"]
 
-_LONGEST = 64 << 20
-"""The most bytes to read of a response. No schema is nearly as large."""
+Form = Literal["json", "avro", "protobuf"]
+"""The encoding of values."""
+
+_FORMS: Mapping[str, Form] = {"JSON": "json", "AVRO": "avro", "PROTOBUF": "protobuf"}
+
+_LONGEST = 4 << 20
+"""The most characters of a schema, with those that it refers to. A registry's topic usually holds 1 MB of each."""
+
+_MOST_FIELDS = 10_000
+"""The most fields of a schema, after each use of a type is one more copy of it, as in Spark's types."""
+
+_MOST_REFERENCES = 1_000
+
+_MOST_VERSIONS = 1_000
 
 _BUSY = (408, 429)
 """Statuses below 500 that pass: request timeout, and too many requests."""
 
+logger = logging.getLogger("lvq_spark")
+
+
+class Registry(Protocol):
+    """What is needed of confluent-kafka's ``SchemaRegistryClient``."""
+
+    def config(self) -> Any:
+        """Return the configuration, a dict."""
+
+    def get_versions(self, subject_name: str, deleted: bool = ...) -> list[int]:
+        """Return the versions of a subject."""
+
+    def get_version(self, subject_name: str, version: int, deleted: bool = ..., fmt: str | None = ...) -> Any:
+        """Return a version, a ``RegisteredSchema``."""
+
+
+class WriterSchema(NamedTuple):
+    """How to read the values that were written with a schema.
+
+    Args:
+        guid: the schema's other name, which a value may have in place of the id; None if the registry gives none.
+        schema: Avro's text, with the types of other subjects inlined.
+        frames: what Protobuf's serializers write before a value, without the id: where its message is in the file.
+        damage: why such values cannot be read; empty if they can be.
+    """
+
+    guid: str | None
+    schema: str = ""
+    frames: tuple[bytes, ...] = ()
+    damage: str = ""
+
 
 @dataclass(frozen=True, slots=True)
 class SubjectSchemas:
-    """The Avro schemas that the values of a subject have been written with.
+    """The schemas that the values of a subject have been written with; `read_subject` returns them.
+
+    It has no connection, and knows neither the registry nor its secrets.
 
     Args:
         subject: its name, usually ``<topic>-value``.
-        writers: each of its schemas by the registry's id, which every value starts with. Types from other subjects are
-            inlined.
-        reader: the schema that values are decoded to; Avro's rules resolve each of the others to it.
+        form: the encoding of its values.
+        reader: what values become, as `decode` takes it without a registry: an Avro schema, a Spark type, or a
+            Protobuf message.
+        writers: each of its schemas, by the registry's id.
     """
 
     subject: str
-    writers: Mapping[int, str]
-    reader: str
+    form: Form
+    reader: str | DataType | ProtobufMessage = field(repr=False)
+    writers: Mapping[int, WriterSchema] = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaRegistry:
-    """A schema registry that speaks Confluent's protocol; only the driver contacts it.
+def read_subject(
+    client: Registry, subject: str, *, reader: str | DataType | None = None, timeout: float = 30.0
+) -> SubjectSchemas:
+    """Read all schemas of a subject, including those of deleted versions, to decode its values.
+
+    Only this call asks the registry, in the process that makes it; tasks do not::
+
+        client = SchemaRegistryClient({"url": "https://registry:8081", "basic.auth.user.info": "me:s3cret"})
+        prices = decode(snapshot(spark, queue), "avro", read_subject(client, "prices-value"))
+
+    Versions registered later are not included: call this again. In a stream, the function for ``foreachBatch`` can do
+    that for each batch; the client remembers the versions that it has.
+
+    A schema that cannot be used makes bad rows of the values that name it, and of no others: it is malformed, of
+    another encoding than the newest, refers to one that is gone, or has more than 10,000 fields or 4 MB of text.
 
     Args:
-        url: its address, ``http://`` or ``https://``.
-        username: the user, for basic authentication.
-        password: that user's password.
-        token: a token for bearer authentication instead.
-        ca_location: a PEM file of the authorities to trust instead of the system's.
-        timeout: seconds for each request.
+        client: confluent-kafka's ``SchemaRegistryClient``, of the extra ``registry``. It has the addresses, logins,
+            certificates and retries.
+        subject: its name, usually ``<topic>-value``, with its context if it is in one: ``:.eu:prices-value``.
+        reader: what values become, in place of what the newest version says: for Avro a schema, as text; for JSON
+            Schema a Spark type, such as ``"price double, at timestamp"``; for Protobuf a message's full name (by
+            default, the first in the file).
+        timeout: the most seconds that all this may take, with the client's retries.
 
     Raises:
-        ConfigError: the address is not an HTTP address, or both ways of authentication are given.
+        ConfigError: the client is none of confluent-kafka's, or its address has a password; there is no such subject;
+            or its newest schema cannot be used, and ``reader`` does not replace it.
+        AuthenticationFailed: the registry refuses the login.
+        TransportError: the registry cannot be reached, refuses, or does not answer in time.
+        MissingExtra: a package of the extra ``registry`` is not installed.
     """
-
-    url: str
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    token: str | None = field(default=None, repr=False)
-    ca_location: str | None = None
-    timeout: float = 10.0
-
-    def __post_init__(self) -> None:
-        address = urllib.parse.urlsplit(str(self.url))
-        if address.scheme not in ("http", "https") or not address.hostname:
-            raise ConfigError("The schema registry's url is not an http:// or https:// address.", options=["url"])
-        if address.password is not None:
-            raise ConfigError(
-                "The schema registry's url holds a password, which would show in logs.",
-                options=["url"],
-                hint="Give username and password instead.",
-            )
-        delays(timeout=self.timeout)
-        if self.token is not None and self.username is not None:
-            raise ConfigError("username and token are both given.", options=["username", "token"])
-
-    @classmethod
-    def from_env(cls, environ: Mapping[str, str] | None = None) -> SchemaRegistry:
-        """Return the registry that the environment names.
-
-        The variables are ``LVQ_REGISTRY_URL``, with ``_USERNAME``, ``_PASSWORD``, ``_TOKEN`` and ``_CA_LOCATION``.
-
-        Raises:
-            ConfigError: no address is set.
-        """
-        environ = os.environ if environ is None else environ
-        url, username, password, token, ca_location = (
-            environ.get(f"LVQ_REGISTRY_{name}") or None
-            for name in ("URL", "USERNAME", "PASSWORD", "TOKEN", "CA_LOCATION")
+    text("subject", subject)
+    delays(timeout=timeout)
+    if not isinstance(reader, str | DataType | None):
+        raise ConfigError(
+            f"The reader is a {type(reader).__name__}.",
+            options=["reader"],
+            hint="Give an Avro schema as text, a Spark type, or a message's name.",
         )
-        if url is None:
-            raise ConfigError("LVQ_REGISTRY_URL is not set.", options=["LVQ_REGISTRY_URL"])
-        return cls(url, username, password, token, ca_location)
+    hosts = _checked(client)
+    reading = in_thread(lambda: _asked(hosts, subject, lambda: _read(client, subject, reader)), "lvq-registry")
+    try:
+        return reading.result(timeout)
+    except TimeoutError:
+        raise TransportError(
+            f"The schema registry {hosts} has not answered within {timeout:g} s.", code="_TIMED_OUT", retriable=True
+        ) from None
 
-    def subject(self, subject: str, *, reader: str | None = None) -> SubjectSchemas:
-        """Return all Avro schemas of a subject, including those of deleted versions.
 
-        Versions registered later are not included: call this again. In a stream, the function for ``foreachBatch`` can
-        do that for each batch.
+def _checked(client: object) -> str:
+    """Return the hosts of a client."""
+    with needing("registry", "A schema registry"):
+        from confluent_kafka.schema_registry import SchemaRegistryClient
 
-        Args:
-            subject: its name, usually ``<topic>-value``.
-            reader: the Avro schema to decode to; by default that of the subject's newest version.
+    if not isinstance(client, SchemaRegistryClient):
+        raise ConfigError(
+            f"The client is a {type(client).__name__}, not a SchemaRegistryClient of confluent_kafka.schema_registry.",
+            options=["client"],
+            hint='Give SchemaRegistryClient({"url": "http://..."}), the one without asyncio.',
+        )
+    config: Mapping[str, Any] = client.config()  # type: ignore[no-untyped-call]
+    addresses = [urllib.parse.urlsplit(one.strip()) for one in str(config["url"]).split(",")]
+    if any(address.password is not None for address in addresses):
+        raise ConfigError(
+            "The client's url holds a password, which its HTTP library logs.",
+            options=["client"],
+            hint='Give it as "basic.auth.user.info": "user:password".',
+        )
+    return listed([address.hostname or "" for address in addresses])
 
-        Raises:
-            ConfigError: the subject, or a subject that its schemas refer to, does not exist, or a schema is not Avro.
-            TransportError: the registry cannot be reached, or refuses.
-        """
-        text("subject", subject)
+
+def _asked(hosts: str, subject: str, ask: Callable[[], SubjectSchemas]) -> SubjectSchemas:
+    """Ask, and make an error of this library of whatever goes wrong.
+
+    No text of the client's errors is passed on, except an operating system's: some quote what was sent.
+    """
+    from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
+
+    try:
+        return ask()
+    except LVQError:
+        raise
+    except SchemaRegistryError as error:
+        status = error.http_status_code
+        if status == 404:
+            raise ConfigError(f"The schema registry {hosts} has no {subject}.", options=["subject"]) from None
+        kind = AuthenticationFailed if status in (401, 403) else TransportError
+        raise kind(
+            f"The schema registry {hosts} refused with {status}.",
+            code=f"HTTP_{status}",
+            retriable=status >= 500 or status in _BUSY,
+        ) from None
+    except OAuthTokenError:
+        raise AuthenticationFailed(
+            f"There is no token for the schema registry {hosts}: its issuer gave none.", code="_AUTHENTICATION"
+        ) from None
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):  # no JSON, or JSON of another shape
+        raise TransportError(f"The server at {hosts} is not a schema registry.", code="_BAD_MSG") from None
+    except Exception as error:  # noqa: BLE001  # those of the client's HTTP library
+        raise TransportError(
+            f"The schema registry {hosts} cannot be reached: {_reason(error)}.", code="_TRANSPORT", retriable=True
+        ) from None
+
+
+def _reason(error: BaseException) -> str:
+    below: BaseException | None = error
+    while below is not None:
+        if isinstance(below, OSError):
+            return str(below)
+        below = below.__cause__ or below.__context__
+    return type(error).__name__
+
+
+def _read(client: Registry, subject: str, reader: str | DataType | None) -> SubjectSchemas:
+    found, newest = _versions(client, subject)
+    kind = _kind(newest)
+    if kind not in _FORMS:
+        raise ConfigError(f"The newest schema of {subject} is {brief(kind)}, which is unknown.", options=["subject"])
+    form = _FORMS[kind]
+    try:
+        target = _target(client, newest, form, reader)
+    except _Unusable as why:
+        raise ConfigError(
+            f"The newest schema of {subject}, {newest.schema_id}, {why}.",
+            options=["subject"],
+            hint="Give another one as reader.",
+        ) from None
+    writers = {index(one.schema_id): _writer(client, one, form, target) for one in found}
+    return SubjectSchemas(subject, form, target, writers)
+
+
+def _versions(client: Registry, subject: str) -> tuple[list[Any], Any]:
+    """Return the versions of a subject, and its newest; a deleted one only if it has no others."""
+    from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+    def ask(what: Callable[..., Any], *arguments: Any) -> Any:
         try:
-            return self._schemas(subject, reader)
-        except LVQError:
+            return what(*arguments)
+        except SchemaRegistryError as error:
+            if error.http_status_code != 404:
+                raise
+            return None
+
+    numbers = sorted(map(index, client.get_versions(subject, deleted=True)))
+    if len(numbers) > _MOST_VERSIONS:
+        logger.warning(
+            "%s has %s versions; the newest %s are read, and values of others are bad rows",
+            *(subject, len(numbers), _MOST_VERSIONS),
+        )
+    live = [index(number) for number in ask(client.get_versions, subject) or ()]
+    found = {number: ask(_version, client, subject, number) for number in numbers[-_MOST_VERSIONS:]}
+    there = {number: one for number, one in found.items() if one is not None}  # others were deleted for good meanwhile
+    if not there:
+        raise ConfigError(f"The schema registry has no {subject}.", options=["subject"])
+    return list(there.values()), there[max(there.keys() & live or there)]
+
+
+def _version(client: Registry, subject: str, version: int) -> Any:
+    # Serialized is what Protobuf's is called that programs can read; registries ignore it for other schemas.
+    return client.get_version(subject, version, deleted=True, fmt="serialized")
+
+
+def _kind(registered: Any) -> str:
+    return str(registered.schema.schema_type or "AVRO")
+
+
+class _Unusable(Exception):
+    """A schema cannot be used; says why, as the end of a sentence about it."""
+
+
+def _parsed(client: Registry, registered: Any, form: Form) -> Any:
+    """Return what is needed of a schema: Avro's text, JSON's Spark type, or Protobuf's files.
+
+    Raises:
+        _Unusable: it is not of that encoding, malformed, or too large, or one that it refers to is missing.
+    """
+    from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+    kind = _kind(registered)
+    if _FORMS.get(kind) != form:
+        raise _Unusable(f"is {brief(kind)}, not {form}")
+    try:
+        referred = _referred(client, registered.schema)
+    except SchemaRegistryError as error:
+        if error.http_status_code != 404:
             raise
-        except (KeyError, TypeError, ValueError, RecursionError):  # JSON, but of another shape
-            raise self._no_registry() from None
-
-    def _schemas(self, subject: str, reader: str | None) -> SubjectSchemas:
-        name = urllib.parse.quote(subject, safe="")
-        versions = self._get(f"/subjects/{name}/versions?deleted=true", subject)
-        found = [self._version(subject, version) for version in versions]
-        for schema in found:
-            kind = schema.get("schemaType") or "AVRO"
-            if kind != "AVRO":
-                raise ConfigError(
-                    f"Version {schema['version']} of {subject} is {kind}, not Avro.",
-                    options=["subject"],
-                    hint="Decode values of JSON Schema and Protobuf without the registry: decode(..., framed=True).",
-                )
-        writers = {index(schema["id"]): self._whole(schema) for schema in found}
-        if reader is None:
-            reader = self._whole(self._schema(f"/subjects/{name}/versions/latest", subject))
-        return SubjectSchemas(subject, writers, reader)
-
-    def _version(self, subject: str, version: int) -> dict[str, Any]:
-        name = urllib.parse.quote(subject, safe="")
-        return self._schema(f"/subjects/{name}/versions/{version}?deleted=true", subject)
-
-    def _schema(self, path: str, subject: str) -> dict[str, Any]:
-        answer = self._get(path, subject)
-        if not isinstance(answer, dict):
-            raise TypeError(answer)
-        return answer
-
-    def _whole(self, schema: Mapping[str, Any]) -> str:
-        """Return a schema with the types that it refers to in other subjects inlined."""
-        referred: dict[tuple[str, int], Any] = {}
-        left = [schema]
-        while left:
-            for reference in left.pop().get("references") or ():
-                subject, version = reference["subject"], reference["version"]
-                if (subject, version) not in referred:
-                    left.append(referred.setdefault((subject, version), self._version(subject, version)))
-        text = str(schema["schema"])
-        return whole(text, (one["schema"] for one in referred.values())) if referred else text
-
-    def _get(self, path: str, subject: str) -> Any:
-        request = urllib.request.Request(self.url.rstrip("/") + path, headers=self._headers())
-        host = urllib.parse.urlsplit(self.url).hostname
-        try:
-            # In a thread, since a socket's timeout starts over with each byte that arrives.
-            answer = in_thread(lambda: self._ask(request), "lvq-registry").result(self.timeout)
-            return read_json(answer.decode("utf-8"))
-        except urllib.error.HTTPError as error:
-            error.close()
-            if error.code == 404:
-                raise ConfigError(f"The schema registry {host} has no {subject}.", options=["subject"]) from None
-            kind = AuthenticationFailed if error.code in (401, 403) else TransportError
-            raise kind(
-                f"The schema registry {host} refused with {error.code} {error.reason}.",
-                code=f"HTTP_{error.code}",
-                retriable=error.code >= 500 or error.code in _BUSY,
-            ) from None
-        except (OSError, http.client.IncompleteRead) as error:  # includes URLError
-            reason = str(getattr(error, "reason", error)) or f"no answer within {self.timeout:g} s"
-            raise TransportError(
-                f"The schema registry {host} cannot be reached: {reason}.", code="_TRANSPORT", retriable=True
-            ) from None
-        except (ValueError, http.client.HTTPException):
-            raise self._no_registry() from None
-
-    def _ask(self, request: urllib.request.Request) -> bytes:
-        context = ssl.create_default_context(cafile=self.ca_location)
-        opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirect)
-        with opener.open(request, timeout=self.timeout) as answer:
-            body = bytes(answer.read(_LONGEST))
-            if answer.length:
-                raise http.client.IncompleteRead(body, answer.length)
-            return body
-
-    def _no_registry(self) -> TransportError:
-        host = urllib.parse.urlsplit(self.url).hostname
-        return TransportError(f"The server at {host} is not a schema registry.", code="_BAD_MSG")
-
-    def _headers(self) -> dict[str, str]:
-        headers = {"Accept": "application/vnd.schemaregistry.v1+json"}
-        if self.token is not None:
-            headers["Authorization"] = f"Bearer {self.token}"
-        elif self.username is not None:
-            pair = f"{self.username}:{self.password or ''}".encode()
-            headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
-        return headers
+        raise _Unusable("refers to one that the registry does not have") from None
+    try:
+        return _PARSERS[form](str(registered.schema.schema_str), referred)
+    except RecursionError:
+        raise _Unusable("is nested too deeply") from None
+    except (KeyError, TypeError, AttributeError):  # JSON of another shape
+        raise _Unusable("is malformed") from None
+    except ValueError as why:
+        raise _Unusable(str(why)) from None
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A handler that follows no redirects, since our password would be sent along."""
+def _referred(client: Registry, schema: Any) -> dict[str, str]:
+    """Return the texts of all schemas that a schema refers to, by the names in its references."""
+    found: dict[str, str] = {}
+    waiting, length = [schema], len(str(schema.schema_str))
+    while waiting:
+        for reference in waiting.pop().references or ():
+            if reference.name in found or str(reference.name).startswith(BUILT_IN):
+                continue
+            other = _version(client, reference.subject, index(reference.version)).schema
+            found[reference.name] = str(other.schema_str)
+            length += len(found[reference.name])
+            waiting.append(other)
+            if len(found) > _MOST_REFERENCES:
+                raise _Unusable(f"refers to more than {_MOST_REFERENCES:,} others")
+    if length > _LONGEST:
+        raise _Unusable(f"is longer than {_LONGEST >> 20} MB, with those that it refers to")
+    return found
 
-    def redirect_request(self, *_: Any) -> None:
-        return None
+
+def _parse_avro(schema: str, referred: Mapping[str, str]) -> str:
+    try:
+        inlined = whole(schema, referred.values()) if referred else schema
+        fields = count_fields(read_json(inlined))
+    except ValueError as why:
+        raise ValueError(f"is not JSON: {why}") from None
+    _check_size(fields)
+    return inlined
+
+
+def _parse_json(schema: str, referred: Mapping[str, str]) -> DataType:
+    return spark_type(schema, referred, _MOST_FIELDS)
+
+
+_PARSERS: Mapping[Form, Callable[[str, Mapping[str, str]], Any]] = {
+    "avro": _parse_avro,
+    "json": _parse_json,
+    "protobuf": ProtobufFiles,
+}
+
+
+def _check_size(fields: int) -> None:
+    if fields > _MOST_FIELDS:
+        raise ValueError(f"has more than {_MOST_FIELDS:,} fields")
+
+
+def _target(
+    client: Registry, newest: Any, form: Form, reader: str | DataType | None
+) -> str | DataType | ProtobufMessage:
+    """Return what values become."""
+    if form == "json":
+        return _parsed(client, newest, form) if reader is None else reader
+    if isinstance(reader, DataType):
+        raise ConfigError(f"The values are {form}, which no Spark type describes.", options=["reader"])
+    if form == "avro":
+        return _parsed(client, newest, form) if reader is None else reader
+    files: ProtobufFiles = _parsed(client, newest, form)
+    try:
+        name = files.first() if reader is None else reader
+        _check_size(files.count_fields(name))
+        return files.message(name)
+    except ValueError as why:
+        raise _Unusable(str(why)) from None
+
+
+def _writer(client: Registry, registered: Any, form: Form, target: str | DataType | ProtobufMessage) -> WriterSchema:
+    """Return how to read what a schema's values became."""
+    guid = None if registered.guid is None else str(registered.guid)
+    try:
+        if form == "json":  # values are read by the type alone
+            if _FORMS.get(_kind(registered)) != form:
+                raise _Unusable(f"is {brief(_kind(registered))}, not {form}")
+            return WriterSchema(guid)
+        parsed = _parsed(client, registered, form)
+        if isinstance(target, ProtobufMessage):
+            return WriterSchema(guid, frames=_frames(parsed.path(target.name)))
+        return WriterSchema(guid, schema=parsed)
+    except (_Unusable, ValueError) as why:
+        return WriterSchema(guid, damage=str(why))
+
+
+def _frames(path: tuple[int, ...]) -> tuple[bytes, ...]:
+    from confluent_kafka.schema_registry.serde import SchemaId
+
+    written = SchemaId("PROTOBUF", 0, message_indexes=list(path)).id_to_bytes()[5:]
+    return (written, b"\2\0") if path == (0,) else (written,)  # the first message has a short form

@@ -21,6 +21,7 @@ _OPTIONS = {
 }
 NAMES = {
     "choose_engine": _OPTIONS["engine"],
+    "SchemaRegistry": "Make a SchemaRegistryClient of confluent-kafka, and call read_subject(client, subject).",
     "upsert": "Call refresh instead: in a loop, or whenever a stream has a batch, "
     "foreachBatch(lambda rows, number: refresh(rows.sparkSession, queue, path)). It goes on from a store of upsert.",
 }
