@@ -90,7 +90,7 @@ lint: $(READY) ## Check style, types and prose
 	@$(BIN)/python -m tests.typed
 	@$(BIN)/python -m tests.prose
 
-sizes: $(READY) ## Measure what the extra `embedded` installs; above 180 MB is an error
+sizes: $(READY) ## Install each extra in a fresh environment, and measure it; what is above its limit is an error
 	@$(BIN)/python -m tests.sizes
 
 format: $(READY) ## Format the code and apply the automatic fixes
