@@ -6,6 +6,7 @@ Spark's roles are in ``tests/spark/test_rights.py``.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -13,14 +14,17 @@ from itertools import count
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
-from lvq_kafka import AddressSettings, Entry, LastValueQueue, Producer, Ttl, durables
+from lvq_kafka import AddressSettings, Entry, LastValueQueue, Producer, Ttl, durables, queues
+from lvq_kafka.cli.agent_tools import AgentTools
 from lvq_kafka.core.facts import Right
 from lvq_kafka.core.queue.definition import REGISTRY_TOPIC
 from lvq_kafka.core.queue.settings_by_pattern import SETTINGS_TOPIC
-from lvq_kafka.errors import DynamicDurablesDisabled, QueueNotDeclared, TopicNotFound, Unauthorized
+from lvq_kafka.errors import DynamicDurablesDisabled, LVQError, QueueNotDeclared, TopicNotFound, Unauthorized
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.serve import app
+from lvq_kafka.telemetry.queue_survey import QueueSurvey
 from tests.integration.rights import ROLES, grant, names, needs_each
 from tests.integration.secure import SecureBroker, secure_broker
 from tests.unit.serve.asgi_client import AsgiClient
@@ -146,6 +150,15 @@ async def _write(stage: Stage) -> None:
             assert (await client.get(f"{place}?at-least={reply.headers['lvq-position']}")).body == b"119.00"
 
 
+def answer_agents(stage: Stage) -> None:
+    with closing(KafkaCluster(stage.config)) as cluster, closing(AgentTools(cluster, timeout=20)) as tools:
+        assert stage.name in {row["name"] for row in tools.call("list_queues", {})["queues"]}
+        answer = tools.call("get_values", {"queue": stage.name, "keys": ["IBM"]})
+        assert [row["value"] for row in answer["values"]] == ["119.00"]
+        assert tools.call("find_values", {"queue": stage.name})["values"]
+        assert tools.call("describe_queue", {"queue": stage.name})["keys"] == 1
+
+
 def browse(stage: Stage) -> None:
     with stage.open() as queue, queue.browser(follow=False) as browser:
         assert browser.poll(10) is not None
@@ -217,6 +230,56 @@ def look(stage: Stage) -> None:
         assert queue.stats().members == 0
 
 
+def list_queues(stage: Stage) -> None:
+    assert stage.name in {definition.name for definition in queues(config=stage.config)}
+
+
+def measure(stage: Stage) -> None:
+    """Measure the queue as `lvq exporter` does, and raise what it logs of it.
+
+    It measures all others as well, on which the user has no rights.
+    """
+    logged = LoggedErrors(stage.name)
+    logger = logging.getLogger("lvq_kafka.telemetry")
+    logger.addHandler(logged)
+    try:
+        with closing(KafkaCluster(stage.config)) as cluster:
+            registry = CollectorRegistry()
+            survey = QueueSurvey(cluster, timeout=20)
+            survey.metrics.to_prometheus(registry)
+            survey.measure()
+    finally:
+        logger.removeHandler(logged)
+    up = registry.get_sample_value("lvq_queue_up", {"lvq_queue": stage.name, "messaging_destination_name": stage.name})
+    if logged.errors:
+        assert up in (0.0, None)  # none, if it may not even read which queues there are
+        raise logged.errors[0]
+    assert up == 1.0
+
+
+class LoggedErrors(logging.Handler):
+    """Keeps the errors in the log that are about one queue, or about all."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.errors: list[LVQError] = []
+        self._name = name
+
+    def emit(self, record: logging.LogRecord) -> None:
+        *of, error = record.args if isinstance(record.args, tuple) else ()
+        if isinstance(error, LVQError) and of in ([], [self._name]):
+            self.errors.append(error)
+
+
+def measure_with_letters(stage: Stage) -> None:
+    letters = f"{stage.name}.dlq"
+    if stage.admin.topics.create(letters, partitions=1, config={}):
+        stage.gone(topic=False)
+        options: dict[str, Any] = {"key_header": "ticker", "dead_letters": letters}
+        LastValueQueue.declare(stage.name, config=stage.admin.config, **options).close()
+    measure(stage)
+
+
 def manage(stage: Stage) -> None:
     with stage.open() as queue:
         queue.purge()
@@ -258,16 +321,20 @@ WORK: Mapping[str, Callable[[Stage], None]] = {
     "drops the queue and its topic": lambda stage: drop(stage, delete_topic=True),
     "sends": send,
     "sends in transactions": send_in_transactions,
-    "reads: view, snapshot, `get`, `watch`, `export`": read,
+    "reads: view, snapshot, `get`, `watch`, `sql`, `export`, `hold`": read,
     "serves it over HTTP: `lvq serve`": serve,
     "serves it over HTTP, and writes: `lvq serve --writable`": serve_and_write,
+    "lets agents read it: `lvq mcp`": answer_agents,
     "browses": browse,
     "consumes": consume,
     "consumes with dead letters": bury,
     "consumes, with an expiry topic": let_expire,
     "consumes with `auto_reclaim`": consume_and_reclaim,
     "consumes in transactions of a producer for `output`": transform,
-    "looks at it: `stats`, a dry run of `repair`": look,
+    "lists queues: `queues --definitions`, completion in the shell": list_queues,
+    "looks at it: `stats`, `queues`, a dry run of `repair`": look,
+    "shows Prometheus what waits: `lvq exporter`": measure,
+    "shows Prometheus also its dead letters: `lvq exporter`": measure_with_letters,
     "manages it: `purge`, `expire`, `reset`, `repair`": manage,
     "keeps what it has consumed: `keep-alive`": keep_alive,
     "moves messages to the queue `output`": move,
