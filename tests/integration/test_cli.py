@@ -252,6 +252,22 @@ def test_a_reader_that_goes_away_ends_the_run_silently(shell: Shell, queue: str)
     assert ran.stderr == b""
 
 
+def completed(servers: str, word: str) -> list[str]:
+    """Return the words that bash would offer; nothing else is written."""
+    words = {"_LVQ_COMPLETE": "bash_complete", "COMP_WORDS": f"lvq get -b {servers} {word}", "COMP_CWORD": "4"}
+    ran = Shell(None, **words).run()
+    assert ran.stderr == b""
+    return [line.removeprefix("plain,") for line in ran.stdout.decode().split()]
+
+
+def test_the_shell_completes_the_names_of_queues_on_the_cluster_that_the_line_names(
+    queue: str, broker: ProvidedBroker
+) -> None:
+    # Without an answer within two seconds there are none, which a busy machine may take.
+    eventually(lambda: completed(broker.bootstrap_servers, queue[:-1]) == [queue], DEADLINE)
+    assert completed("127.0.0.1:1", queue[:-1]) == []
+
+
 def test_a_cluster_that_is_not_there_ends_with_3_and_one_line() -> None:
     (error,) = Shell("127.0.0.1:1").run("queues", code=3).stderr.decode().splitlines()
     assert error.startswith("lvq: ")
