@@ -228,6 +228,9 @@ def _row(queue: LastValueQueue[Any], group: str | None, found: QueueReport) -> d
         "waiting": None if stats is None else stats.depth,
         "attempted": None if stats is None else stats.attempted,
         "oldest": None if stats is None else stats.oldest,
+        "waiting_by_priority": {} if stats is None else {said: asdict(one) for said, one in stats.priorities.items()},
+        "waiting_groups": None if stats is None else stats.groups,
+        "oldest_in_group": None if stats is None else stats.oldest_in_group,
         "lag": None if stats is None else stats.lag,
         "tally": None if stats is None else asdict(stats.tally),
         "redelivered": None if stats is None else stats.redelivered,
@@ -304,7 +307,7 @@ def _picture(
             f"its topic's settings suit a {'last value' if definition.conflate else 'standard'} queue",
         )
     remarks.rstrip()
-    return Group(told, partitions, remarks)
+    return Group(told, *_priorities(found.stats), partitions, remarks)
 
 
 def _limits(limits: Limits, found: QueueReport) -> str:
@@ -322,11 +325,29 @@ def _waiting(stats: QueueStats) -> str:
         told = [f"{count(stats.members, 'active consumer')}" if stats.members else "no active consumer"]
     if stats.oldest is not None:
         told.append(f"the oldest message is from {clock(stats.oldest)}")
+    if stats.groups is not None:
+        told.append(f"{count(stats.groups, 'message group')} to consume from")
+    if stats.oldest_in_group is not None:
+        told.append(f"the oldest message of a group is from {clock(stats.oldest_in_group)}")
     if stats.attempted:
         told.append(f"{stats.attempted:,} may have been handed out before: in work or returned")
     if stats.redelivered:
         told.append(f"redelivered {stats.redelivered:,} times")
     return "; ".join(told)
+
+
+def _priorities(stats: QueueStats | None) -> list[RenderableType]:
+    """Return a table of the priorities of which messages are left to consume."""
+    from rich.text import Text
+
+    from lvq_kafka.cli.table import clock, fitted_table
+
+    rows = [
+        {"PRIORITY": f"{priority}", "TO CONSUME": f"{one.depth:,}", "OLDEST": clock(one.oldest)}
+        for priority, one in ({} if stats is None else stats.priorities).items()
+        if one.oldest is not None
+    ]
+    return [fitted_table(_NARROWEST, rows, gives_way=(), numbers=True)[0], Text()] if rows else []
 
 
 def _tally(stats: QueueStats) -> str:
@@ -384,6 +405,7 @@ def _crowded(one: PartitionStats, limit: int) -> str:
     )
 
 
+_NARROWEST = 40  # columns, in which this table fits
 _GIVES_WAY = ("START", "LAG", "END", "CONSUMED", "VALUES")
 _LAG = "LAG counts offsets from CONSUMED to END, including replaced values; TO CONSUME counts messages.\n"
 

@@ -21,7 +21,9 @@ def narrow(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     limits = ["--max-messages", "100000", "--overflow", "reject", "--ttl", "--default-ttl", "600", "--max-delay", "60"]
     run("declare", "market-data-last-prices", "-k", "ticker", *limits)
     run("declare", "readings", "-k", "sensor", "--partitions", "3")
+    run("declare", "urgent-jobs", "-k", "id", "--order", "priority", "--groups", "shared")
     for number in range(3):
+        run("put", "urgent-jobs", f"job-{number}", "1", "--priority", str(3 * number), "-H", f"lvq-group=g{number % 2}")
         run("put", "readings", f"sensor-in-the-north-hall-{number}", "a value that is quite long, and goes on " * 2)
     run("settings", "set", "market.#", "-o", "default-last-value-key=ticker", "-o", "max-delay=5")
     run("context", "set", "production-in-frankfurt", "-b", BROKERS)
@@ -35,6 +37,7 @@ def narrow(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
         ["queues", "--definitions"],
         ["stats", "readings"],
         ["stats", "market-data-last-prices"],
+        ["stats", "urgent-jobs"],
         ["get", "readings", "--prefix", "s"],
         ["get", "readings", "sensor-in-the-north-hall-1"],
         ["browse", "readings"],

@@ -239,3 +239,28 @@ def test_consumers_that_stand_by_are_told_of_with_what_helps(prices: Run, memory
             assert helps in told
     row = prices("stats", "prices").row
     assert (row["consumers"], row["standby"]) == (0, 0)
+
+
+def test_r20_r36_messages_are_counted_by_priority_and_group(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("declare", "jobs", "-k", "id", "--order", "priority", "--groups", "shared")
+    for number, (priority, group) in enumerate([("9", "a"), ("9", "b"), ("4", "a"), ("0", "a")]):
+        assert run("put", "jobs", str(number), "1", "--priority", priority, "-H", f"lvq-group={group}").code == 0
+    row = run("stats", "jobs").row
+    counted = row["waiting_by_priority"]
+    assert {said: one["depth"] for said, one in counted.items() if one["depth"]} == {"9": 2, "4": 1, "0": 1}
+    assert counted["5"] == {"depth": 0, "oldest": None}
+    assert counted["9"]["oldest"] == row["oldest"] == row["oldest_in_group"]
+    assert row["waiting_groups"] == 2
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = run("stats", "jobs", person=True).text.splitlines()
+    head = next(number for number, line in enumerate(lines) if line.split()[:1] == ["PRIORITY"])
+    assert [line.split()[:2] for line in lines[head + 1 : head + 4]] == [["9", "2"], ["4", "1"], ["0", "1"]]
+    assert "2 message groups to consume from" in " ".join(" ".join(lines).split())
+
+
+def test_without_priorities_and_groups_stats_say_nothing_of_them(prices: Run) -> None:
+    row = prices("stats", "prices").row
+    assert (row["waiting_by_priority"], row["waiting_groups"], row["oldest_in_group"]) == ({}, None, None)
+    text = prices("stats", "prices", person=True).text
+    assert "PRIORITY" not in text
+    assert "group to" not in text
