@@ -15,9 +15,8 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 import lvq_spark
 from lvq_kafka import LastValueQueue, Ttl
 from lvq_kafka.kafka import KafkaCluster
-from lvq_spark.decoding.schema_registry import SchemaRegistry
 from tests.pages import ROOT, block, blocks, page
-from tests.spark.registries import served
+from tests.spark.registries import FakeRegistry
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -115,16 +114,30 @@ def test_an_action_whose_task_may_fail_returns_the_rows(spark: SparkSession, que
     queue.drop()
 
 
-def test_a_batch_is_decoded_by_the_schemas_of_its_moment(spark: SparkSession) -> None:
-    client = SchemaRegistryClient.new_client({"url": "mock://pages"})
+def test_values_are_decoded_by_the_schemas_of_a_registry(spark: SparkSession, queue: Queue) -> None:
     schema = '{"type": "record", "name": "Price", "fields": [{"name": "price", "type": "double"}]}'
-    context = SerializationContext("quotes", MessageField.VALUE, [])
-    value = AvroSerializer(client, schema)({"price": 1.5}, context)
     names: dict[str, Any] = {}
-    exec(SPARK_CALLS + block(SPARK, "python", "registry.subject"), names)
+    exec("import lvq_spark\n" + block(SPARK, "python", "def typed_quotes"), names)
+    with FakeRegistry().served() as url, SchemaRegistryClient({"url": url}) as client:
+        context = SerializationContext(queue.topic, MessageField.VALUE, [])
+        value = AvroSerializer(client, schema)({"price": 1.5}, context)
+        with queue.producer() as producer:
+            for key in ("IBM", "MSFT"):
+                producer.put(key, value)
+        rows = names["typed_quotes"](spark, queue, "me:s3cret", url).collect()
+    assert [row.value.price for row in rows] == [1.5, 1.5]
+    queue.drop()
+
+
+def test_a_batch_is_decoded_by_the_schemas_of_its_moment(spark: SparkSession) -> None:
+    schema = '{"type": "record", "name": "Price", "fields": [{"name": "price", "type": "double"}]}'
+    names: dict[str, Any] = {}
+    exec(SPARK_CALLS + block(SPARK, "python", "def typed(client"), names)
     written: list[DataFrame] = []
-    with served(client) as url:
-        take = names["typed"](SchemaRegistry(url), written.append)
+    with FakeRegistry().served() as url, SchemaRegistryClient({"url": url}) as client:
+        context = SerializationContext("quotes", MessageField.VALUE, [])
+        value = AvroSerializer(client, schema)({"price": 1.5}, context)
+        take = names["typed"](client, written.append)
         take(spark.createDataFrame([(b"IBM", value)], "key binary, value binary"), 0)
     (frame,) = written
     assert [row.value.price for row in frame.collect()] == [1.5]

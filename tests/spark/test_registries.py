@@ -676,7 +676,7 @@ def test_a_registry_that_does_not_help_says_why(registry: FakeRegistry, url: str
     assert caught.value.retriable
 
 
-def test_what_is_no_client_of_a_registry_is_refused() -> None:
+def test_an_object_that_is_no_client_of_a_registry_is_refused() -> None:
     for wrong in (None, "http://there", AsyncSchemaRegistryClient({"url": "http://there"})):
         with pytest.raises(ConfigError, match="not a SchemaRegistryClient") as caught:
             read_subject(wrong, "s")  # type: ignore[arg-type]

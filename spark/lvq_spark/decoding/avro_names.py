@@ -64,7 +64,9 @@ def _defined(schema: Any, space: str, definitions: dict[str, Any]) -> Any:
 
 
 def count_fields(schema: Any, space: str = "", known: dict[str, int] | None = None) -> int:
-    """Return the number of types in a parsed schema; a named one counts each time it is there, as in Spark's types.
+    """Return the number of types in a parsed schema.
+
+    A named one counts each time it is there, as Spark's types copy it.
 
     Args:
         schema: the schema.

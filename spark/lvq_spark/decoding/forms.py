@@ -251,7 +251,7 @@ def _registered(
 def _read_written(
     value: Column, schemas: SubjectSchemas, writer: WriterSchema | None, options: Mapping[str, str], df: DataFrame
 ) -> DecodedValue:
-    """Decode values of one schema of a subject, by default as if the reader's had written them."""
+    """Decode values of one schema of a subject, by default of the reader's."""
     from pyspark.sql.types import VariantType
 
     reader = schemas.reader

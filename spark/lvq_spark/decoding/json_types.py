@@ -36,9 +36,10 @@ _PLAIN: Mapping[str, DataType] = {
 
 
 def spark_type(schema: str, referred: Mapping[str, str], most_fields: int) -> DataType:
-    """Return the type for values of a JSON Schema; whatever Spark has no single type for is a ``VARIANT``.
+    """Return the type for values of a JSON Schema.
 
-    That is a value of several types, or of any, and one that contains itself. Everything may be null.
+    It is a ``VARIANT`` wherever Spark has no single type: for a value of several types, or of any, and for one that
+    contains itself. Everything may be null.
 
     Args:
         schema: the schema's text.
@@ -66,14 +67,20 @@ def spark_type(schema: str, referred: Mapping[str, str], most_fields: int) -> Da
 
 
 class _Types:
-    """Derives types; counts the fields, since references can repeat what they refer to beyond any measure."""
+    """Derives types, and counts fields, which references can multiply beyond measure."""
 
     def __init__(self, most_fields: int) -> None:
         self._most_fields = most_fields
         self._fields = 0
 
     def of(self, schema: Any, resolver: Resolver[Any], above: tuple[int, ...]) -> DataType:
-        """Return the type of a schema; ``above`` has the identities of the schemas that refer to it."""
+        """Return the type of a schema.
+
+        Args:
+            schema: the schema.
+            resolver: finds what it refers to.
+            above: the identities of the schemas that led to it by reference.
+        """
         self._fields += 1
         if self._fields > self._most_fields:
             raise ValueError(f"has more than {self._most_fields:,} fields")

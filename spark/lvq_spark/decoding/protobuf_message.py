@@ -103,7 +103,7 @@ class ProtobufFiles:
         raise ValueError("has no message")
 
     def path(self, name: str) -> tuple[int, ...]:
-        """Return where a message is: the index of its outermost message in the file, and so on to its own.
+        """Return the place of a message: the index of its outermost one, and so on to its own.
 
         Raises:
             ValueError: the file has no such message.
@@ -122,7 +122,7 @@ class ProtobufFiles:
         return ProtobufMessage(name, FileDescriptorSet(file=self._files.values()).SerializeToString())
 
     def count_fields(self, name: str) -> int:
-        """Return the number of fields of a message, with those of the messages in it, each time it is there."""
+        """Return the number of fields of a message, and of each message in it."""
         return _count_fields(self._message(name), {})
 
     def _message(self, name: str) -> Descriptor:

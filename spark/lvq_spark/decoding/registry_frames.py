@@ -1,4 +1,4 @@
-"""What a schema registry's serializers write with a value: the name of its schema."""
+"""The frames of a schema registry's serializers, which name the schemas of values."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class RegistryFrame(NamedTuple):
 
 
 def read_frame(raw: Column, df: DataFrame, column: str) -> RegistryFrame:
-    """Return the frame of a column's values: in a header if the frame has the headers, or before the value."""
+    """Return the frame of a column's values, which is in a header or before the value."""
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
     header = F.lit(None).cast("binary")

@@ -45,7 +45,7 @@ logger = logging.getLogger("lvq_spark")
 
 
 class Registry(Protocol):
-    """What is needed of confluent-kafka's ``SchemaRegistryClient``."""
+    """The part of confluent-kafka's ``SchemaRegistryClient`` that is needed here."""
 
     def config(self) -> Any:
         """Return the configuration, a dict."""
@@ -58,7 +58,7 @@ class Registry(Protocol):
 
 
 class WriterSchema(NamedTuple):
-    """How to read the values that were written with a schema.
+    """A schema, as far as reading its values needs it.
 
     Args:
         guid: the schema's other name, which a value may have in place of the id; None if the registry gives none.
@@ -75,9 +75,9 @@ class WriterSchema(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SubjectSchemas:
-    """The schemas that the values of a subject have been written with; `read_subject` returns them.
+    """The schemas that the values of a subject have been written with.
 
-    It has no connection, and knows neither the registry nor its secrets.
+    `read_subject` returns them. They know neither the registry nor its secrets.
 
     Args:
         subject: its name, usually ``<topic>-value``.
@@ -96,7 +96,7 @@ class SubjectSchemas:
 def read_subject(
     client: Registry, subject: str, *, reader: str | DataType | None = None, timeout: float = 30.0
 ) -> SubjectSchemas:
-    """Read all schemas of a subject, including those of deleted versions, to decode its values.
+    """Read all schemas of a subject, including those of deleted versions.
 
     Only this call asks the registry, in the process that makes it; tasks do not::
 
@@ -226,7 +226,10 @@ def _read(client: Registry, subject: str, reader: str | DataType | None) -> Subj
 
 
 def _versions(client: Registry, subject: str) -> tuple[list[Any], Any]:
-    """Return the versions of a subject, and its newest; a deleted one only if it has no others."""
+    """Return the versions of a subject, and its newest.
+
+    That is a deleted one only if there are no others.
+    """
     from confluent_kafka.schema_registry.error import SchemaRegistryError
 
     def ask(what: Callable[..., Any], *arguments: Any) -> Any:
