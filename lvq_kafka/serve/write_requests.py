@@ -65,6 +65,7 @@ def read_write(request: HttpRequest, asked: dict[str, Any]) -> WriteRequest:
     Raises:
         HttpRefusal: something in it cannot be done, or is malformed.
     """
+    _check_origin(request)
     _check_unconditional(request)
     deletes = request.method == "DELETE"
     most = 0 if deletes else LARGEST_VALUE
@@ -84,6 +85,12 @@ def fingerprint(request: HttpRequest, queue: str, key: bytes, body: bytes) -> by
     """Return a digest of all that a write depends on."""
     headers = (request.header(HEADERS) or "").encode("latin-1")
     return fingerprint_of([queue.encode(), request.method.encode(), key, request.query, headers, body])
+
+
+def _check_origin(request: HttpRequest) -> None:
+    """Check that no page of another origin sends it, whatever a proxy has permitted that page."""
+    if request.header("sec-fetch-site") not in (None, "same-origin", "none"):
+        raise HttpRefusal(403, "A page of another origin may not write here. Nothing was written.")
 
 
 def _check_unconditional(request: HttpRequest) -> None:

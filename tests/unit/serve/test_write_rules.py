@@ -357,6 +357,18 @@ class TestRequests:
         assert "Kafka has no conditional writes" in error.value.detail
         assert error.value.rule == "R52"
 
+    @pytest.mark.parametrize(
+        ("site", "may"),
+        [("same-origin", True), ("none", True), ("same-site", False), ("cross-site", False), ("", False)],
+    )
+    @pytest.mark.parametrize("method", ["PUT", "DELETE"])
+    def test_r52_a_page_of_another_origin_writes_nothing(self, site: str, may: bool, method: str) -> None:
+        if may:
+            read_write(request(method, sec_fetch_site=site))
+        else:
+            with refused(403):
+                read_write(request(method, sec_fetch_site=site))
+
     def test_r52_parts_and_codings_are_refused_and_a_type_is_not_heeded(self) -> None:
         with refused(400):
             read_write(request(content_range="bytes 0-1/2"))
