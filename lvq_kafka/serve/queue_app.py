@@ -143,11 +143,11 @@ class QueueApp:
                     self._serve(name, view)
             for name, queue in self._writable.items():
                 if name not in self._writers:
-                    writer = await QueueWriter.open(queue)
+                    writer = QueueWriter(queue, self._metrics.add)
                     self._opened.push_async_callback(writer.aclose)
                     self._opened.callback(self._writers.pop, name, None)
+                    await writer.open()
                     self._writers[name] = writer
-                    self._metrics.add(writer.producer)
         except BaseException:
             await self.aclose()
             raise

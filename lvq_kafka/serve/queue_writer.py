@@ -1,14 +1,18 @@
-"""A queue that can be written: one producer for all requests."""
+"""A queue that can be written, by one producer for all requests."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from lvq_kafka.cluster import Receipt
 from lvq_kafka.codecs import BYTES, JSON, TEXT
 from lvq_kafka.core.facts import Position
-from lvq_kafka.errors import LVQError
+from lvq_kafka.errors import Closed, LVQError, MessageTooLarge, TransportError
 from lvq_kafka.producing.producer import Producer
 from lvq_kafka.queue import LastValueQueue
 from lvq_kafka.runtime.aio import in_thread
@@ -19,27 +23,36 @@ __all__ = ["QueueWriter"]
 logger = logging.getLogger("lvq_kafka.serve")
 
 _FOR_ROOM = 10.0  # seconds that a write waits for room in a queue whose limits block
-_CLOSING = 5.0  # seconds for what is on its way when the server ends
+_CLOSING = 5.0  # seconds for what is on its way when a producer is closed
+_BETWEEN = 5.0  # seconds between two producers that fail
 
 
 class QueueWriter:
     """Writes values, as bytes, and deletes.
 
+    A producer that has failed for good is replaced: rights may have been granted since, and a client of Kafka that has
+    lost count never sends again.
+
     Args:
         queue: the queue.
-        producer: an open producer of it.
+        opened: called with each producer that was opened.
     """
 
-    def __init__(self, queue: LastValueQueue[Any], producer: Producer[bytes]) -> None:
+    def __init__(self, queue: LastValueQueue[Any], opened: Callable[[Producer[bytes]], object]) -> None:
         self._queue = queue
         self._codec = queue.value_codec
-        self.producer = producer
+        self._opened = opened
+        self._producer: Producer[bytes] | None = None
+        self._failed: Producer[bytes] | None = None
+        self._next = 0.0
+        self._replacing = asyncio.Lock()
+        self._over = False
 
-    @classmethod
-    async def open(cls, queue: LastValueQueue[Any]) -> QueueWriter:
+    async def open(self) -> None:
         """Open a producer. Raises what `LastValueQueue.producer` raises."""
-        call = partial(queue._producer, BYTES, {"max_block": _FOR_ROOM})
-        return cls(queue, await in_thread(call, undo=Producer.close))
+        call = partial(self._queue._producer, BYTES, {"max_block": _FOR_ROOM})
+        self._producer = await in_thread(call, undo=Producer.close)
+        self._opened(self._producer)
 
     async def write(self, key: bytes, value: bytes | None, request: WriteRequest) -> Position:
         """Write a value as it is, or a delete, and return its position once it is durable.
@@ -49,13 +62,21 @@ class QueueWriter:
             DeliveryUnknown: it may have been written.
             LVQError: nothing was written; see `Producer.send`.
         """
+        if value is not None:
+            await self._check(value, request)
+        producer = await self._working()
+        try:
+            return await (await self._send(producer, key, value, request))
+        except TransportError as error:
+            if not error.retriable and not isinstance(error, MessageTooLarge):
+                self._failed = producer
+            raise
+
+    async def _send(self, producer: Producer[bytes], key: bytes, value: bytes | None, request: WriteRequest) -> Receipt:
         headers = request.headers or None
         if value is None:  # on a queue with limits, it may have to ask how full that is
-            delete = partial(self.producer.delete, key, headers, group=request.terms.get("group"))
-            return await (await in_thread(delete))
-        await self._check(value, request)
-        terms = request.terms_at(self._queue.cluster.now())
-        return await (await self.producer.put_async(key, value, headers, **terms))
+            return await in_thread(partial(producer.delete, key, headers, group=request.terms.get("group")))
+        return await producer.put_async(key, value, headers, **request.terms_at(self._queue.cluster.now()))
 
     async def _check(self, value: bytes, request: WriteRequest) -> None:
         if self._codec is BYTES:
@@ -66,9 +87,33 @@ class QueueWriter:
         else:  # it may ask a registry
             await in_thread(check)
 
+    async def _working(self) -> Producer[bytes]:
+        """Return the producer, or another one if that has failed, and some time ago.
+
+        Raises:
+            LVQError: another one cannot be opened, or the server ends.
+        """
+        async with self._replacing:
+            if self._over:
+                raise Closed(f"The server no longer writes {self._queue.name}.")
+            failed, now = self._failed, time.monotonic()
+            if self._producer is None or (failed is self._producer and now >= self._next):
+                self._next = now + _BETWEEN
+                await self._close()
+                await self.open()
+                self._failed = None
+            assert self._producer is not None
+            return self._producer
+
     async def aclose(self) -> None:
         """Close the producer. Writes that it leaves undecided are logged."""
+        self._over = True
+        await self._close()
+
+    async def _close(self) -> None:
+        producer, self._producer = self._producer, None
         try:
-            await self.producer.aclose(_CLOSING)
+            if producer is not None:
+                await producer.aclose(_CLOSING)
         except LVQError as error:
-            logger.warning("the end of the server left writes undecided: %s", error)
+            logger.warning("a producer was closed, and left writes undecided: %s", error)

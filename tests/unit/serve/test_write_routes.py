@@ -14,13 +14,14 @@ from urllib.parse import quote
 import pytest
 
 from lvq_kafka import BYTES, JSON, TEXT, Codec, Groups, LastValueQueue, Limits, Ttl
-from lvq_kafka.errors import ConfigError
+from lvq_kafka.errors import BrokerUnavailable, Closed, ConfigError, DeliveryFailed, DeliveryUnknown, MessageTooLarge
 from lvq_kafka.serve import QueueApp, app, http_peer, writes_under_way
-from lvq_kafka.serve.write_requests import LARGEST_VALUE
+from lvq_kafka.serve.write_requests import LARGEST_VALUE, read_write
 from lvq_kafka.testing import MemoryCluster
 from tests.clock import Clock
 from tests.unit.serve.asgi_client import AsgiClient, Reply
 from tests.unit.serve.scenes import scene, values_of
+from tests.unit.serve.test_write_rules import request
 
 IBM = "/v1/queues/prices/values/IBM"
 
@@ -295,11 +296,64 @@ class TestUnknownOutcomes:
             on.app.end_streams()
             late = await on.client.put(IBM, b"2")
             assert (late.status, late.headers["retry-after"]) == (503, "5")
+            writer = on.app._writers["prices"]
             await on.app.aclose()
+            with pytest.raises(Closed):
+                await writer.write(b"IBM", b"2", read_write(request()))
             reply = await write
             assert (reply.status, reply.json["error"]) == (504, "DeliveryUnknown")
             assert len(on.app._served.writes._repeated) == 0, "a repetition writes again"
             on.cluster.reconnect()
+
+
+class TestFailures:
+    LOST = DeliveryFailed("Sequence lost.", code="OUT_OF_ORDER_SEQUENCE_NUMBER")
+
+    async def test_r52_a_producer_that_has_failed_for_good_is_replaced(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async with desk() as on:
+            writer = on.app._writers["prices"]
+            first = writer._producer
+            on.cluster.fail_next("append", self.LOST)
+            reply = await on.client.put(IBM, b"1")
+            assert (reply.status, reply.json["error"], "retry-after" in reply.headers) == (503, "DeliveryFailed", False)
+            assert (await on.client.put(IBM, b"2")).status == 204
+            assert writer._producer is not first
+            second = writer._producer
+            on.cluster.fail_next("append", self.LOST)
+            assert [(await on.client.put(IBM, b"3")).status for _ in range(2)] == [503, 204]
+            assert writer._producer is second, "the next one comes some time after the last"
+            monkeypatch.setattr(writer, "_next", 0.0)
+            assert (await on.client.put(IBM, b"4")).status == 204
+            assert writer._producer is not second
+            assert [value for _, value in on.stored()] == [b"2", b"3", b"4"]
+
+    async def test_r52_a_failure_that_passes_or_is_of_one_message_replaces_nothing(self) -> None:
+        async with desk() as on:
+            first = on.app._writers["prices"]._producer
+            errors = {
+                MessageTooLarge("Large.", code="MSG_SIZE_TOO_LARGE"): 413,
+                DeliveryFailed("Later.", code="_TIMED_OUT", retriable=True): 503,
+                DeliveryUnknown("Late.", code="_TIMED_OUT"): 504,
+            }
+            for error, status in errors.items():
+                on.cluster.fail_next("append", error)
+                assert (await on.client.put(IBM, b"1")).status == status
+            assert (await on.client.put(IBM, b"1")).status == 204
+            assert on.app._writers["prices"]._producer is first
+
+    async def test_r52_a_producer_that_cannot_be_opened_is_tried_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async with desk() as on:
+            opens = LastValueQueue._producer
+            on.cluster.fail_next("append", self.LOST)
+            assert (await on.client.put(IBM, b"1")).status == 503
+
+            def refuse(*arguments: Any) -> Any:
+                raise BrokerUnavailable("No broker.", code="_TRANSPORT", retriable=True)
+
+            monkeypatch.setattr(LastValueQueue, "_producer", refuse)
+            assert [(await on.client.put(IBM, b"1")).status for _ in range(2)] == [503, 503]
+            monkeypatch.setattr(LastValueQueue, "_producer", opens)
+            assert (await on.client.put(IBM, b"1")).status == 204
 
 
 class TestRepetitions:
