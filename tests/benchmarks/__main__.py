@@ -33,6 +33,7 @@ from tests.benchmarks import (
     rebalance,
     report,
     scale,
+    serve,
     shared_store,
     shell,
     spark,
@@ -58,6 +59,7 @@ PARTS = (
     "acks",
     "rebalance",
     "store",
+    "serve",
     "scale",
     "spark",
 )
@@ -77,6 +79,7 @@ class Sizes:
     heartbeat: float = 5.0  # seconds between heartbeats in the new protocol; a broker's default, not ours
     spark_records: int = 4_000_000
     dump_keys: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+    serving: serve.Serving = field(default_factory=serve.Serving)
     scale: scale.Scale = field(default_factory=scale.Scale)
 
 
@@ -90,6 +93,7 @@ QUICK = Sizes(
     heartbeat=0.5,
     spark_records=10_000,
     dump_keys=(1_000, 4_000),
+    serving=serve.Serving(keys=1_000, rate=200, seconds=1.0, few=5, many=20, many_changes=20, many_seconds=3.0),
     scale=scale.Scale(keys=1_000, view_keys=1_000, partitions=20, queues=2, large=2, rest=0.1),
 )
 
@@ -165,6 +169,10 @@ def run(
         targets += store.store_targets(found["store"])
         found["shared store"] = shared_store.run(servers, sizes.records)
         print(shared_store.shared_table(found["shared store"]), "\n", flush=True)
+    if "serve" in parts:
+        found["serve"] = list(serve.run(servers, rounds, sizes.serving))
+        print(serve.serve_table(found["serve"]), "\n", flush=True)
+        targets += serve.serve_targets(found["serve"])
     if "scale" in parts:
         for measured in scale.run(servers, sizes.scale):
             print(scale.progress(measured), file=sys.stderr, flush=True)

@@ -51,6 +51,18 @@ def say(measured: dict[str, Any]) -> None:
     print(json.dumps(measured), flush=True)
 
 
+def cores(wanted: int) -> list[int | None]:
+    """Return different processors for a number of processes, as far as there are enough; None for any."""
+    found = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    return [*found[:wanted]] if len(found) >= wanted else [None] * wanted
+
+
+def pin(core: int | None) -> None:
+    """Keep this process on a processor; None for any."""
+    if core is not None:
+        os.sched_setaffinity(0, {core})
+
+
 def memory_in_use() -> int:
     """Return the resident bytes, after Python and the C library have freed what they no longer need."""
     gc.collect()

@@ -57,14 +57,14 @@ def quantiles(milliseconds: Sequence[float]) -> dict[str, float]:
     return {f"p{percent}_ms": ordered[len(ordered) * percent // 100] for percent in (50, 99)}
 
 
-def put_at_a_steady_rate(servers: str, topic: str, puts: int) -> None:
+def put_at_a_steady_rate(servers: str, topic: str, puts: int, rate: int = RATE) -> None:
     from lvq_kafka.queue import LastValueQueue
 
     with LastValueQueue(topic, key_header=None, bootstrap_servers=servers) as queue, queue.producer() as producer:
         due = time.monotonic() + 0.2
         for number in range(puts):
             time.sleep(max(0.0, due - time.monotonic()))
-            due += 1 / RATE
+            due += 1 / rate
             now = time.monotonic_ns()
             producer.put(f"key-{number % KEYS}", b"%019d".ljust(_SIZE, b".") % now)
     say({})
@@ -223,9 +223,10 @@ def main() -> None:
     parser.add_argument("servers")
     parser.add_argument("topic")
     parser.add_argument("count", type=int)
+    parser.add_argument("--rate", type=int, default=RATE, help="puts per second of the producer")
     options = parser.parse_args()
     if options.role == "producer":
-        put_at_a_steady_rate(options.servers, options.topic, options.count)
+        put_at_a_steady_rate(options.servers, options.topic, options.count, options.rate)
     elif options.role in receivers:
         arrivals = Arrivals(options.count)
         receivers[options.role](options.servers, options.topic, arrivals)

@@ -24,6 +24,7 @@ from tests.benchmarks.rebalance import CHANGES, PROTOCOLS
 from tests.benchmarks.report import consume_targets
 from tests.benchmarks.scale import queues_used, scale_table
 from tests.benchmarks.shell import RUNS
+from tests.benchmarks.serve import LVQ, NGINX
 from tests.benchmarks.store import CACHE, FIRST, HUNDREDTH, INDEXED, MEMORY, NOTHING, OURS, TABLE_AGAIN, TABLE_FIRST
 from tests.benchmarks.store import PEERS as STORE_PEERS
 from tests.benchmarks.store import run as compare_stores
@@ -58,6 +59,9 @@ def test_a_small_benchmark_runs_to_the_end(tmp_path: Path) -> None:
         HUNDREDTH: 1_000,
     }
     assert results["shared store"]["keys"] == 100_000
+    served = [(result["what"], result.get("contestant", LVQ)) for result in results["serve"]]
+    assert [pair for pair in served if pair[1] != NGINX] == [("get", LVQ), ("few", LVQ), ("many", LVQ)]
+    assert all(result["events"] > 0 for result in results["serve"] if result["what"] != "get")
     assert {result["what"] for result in results["latency"]} == {"propagation", "idle barrier"}
     assert "Producer.send" in {row["what"] for row in results["produce"]}
     assert {(result["contestant"], result["mode"]) for result in results["consume"]} == set(product(KAFKA, MODES))
