@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 import socket
 import time
@@ -12,7 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from uvicorn import Config, Server
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from lvq_kafka.cli.server_sockets import BACKLOG
 
@@ -50,13 +51,31 @@ def run_server(served: QueueApp, listening: socket.socket, most_streams: int) ->
         signal.raise_signal(number)  # in the event loop, its tasks would complain
 
 
-class _BoundedProtocol(H11Protocol):
+class _BoundedProtocol(HttpToolsProtocol):
     """A connection. Beyond what the server allows, it is closed at once."""
+
+    _head = 0.0
+    """The bytes of a head that has not ended, without the part in which it began."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if self.limit_concurrency is not None and len(self.connections) > self.limit_concurrency + _MORE:
             transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        self._head += len(data)
+        super().data_received(data)
+        if self._head > _HEADERS and not self.transport.is_closing():
+            self.send_400_response("The head of the request is too long.")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._head = 0.0
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        self._head = -math.inf
+        self.scope["raw_path"] = self.url.partition(b"?")[0]  # all of it: an address in absolute form names the host
 
 
 class BoundedServer(Server):
@@ -84,7 +103,6 @@ class BoundedServer(Server):
                 access_log=False,
                 server_header=False,
                 backlog=BACKLOG,
-                h11_max_incomplete_event_size=_HEADERS,
                 limit_concurrency=most_streams + _SPARE,
                 timeout_graceful_shutdown=_ENDING,
             )
@@ -120,7 +138,7 @@ class BoundedServer(Server):
     def _cut_off_late_clients(self, now: float) -> None:
         waiting: dict[object, tuple[object, float]] = {}
         for connection in list(self.server_state.connections):
-            assert isinstance(connection, H11Protocol)
+            assert isinstance(connection, HttpToolsProtocol)
             cycle, closing = connection.cycle, connection.transport.is_closing()
             unanswered = cycle is not None and not cycle.response_complete  # type: ignore[redundant-expr]  # None at first
             if unanswered and not closing:

@@ -76,7 +76,7 @@ class HttpPeer:
 
     async def send_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         """Send the head of an answer. Raises `PeerLost`."""
-        await self._send_in_time({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send_in_time(_head(status, headers))
 
     async def send_part(self, data: bytes) -> None:
         """Send some of a body, in parts that the client has to take in time.
@@ -86,17 +86,24 @@ class HttpPeer:
         for at in range(0, len(data), _PART):
             await self._send_in_time({"type": "http.response.body", "body": data[at : at + _PART], "more_body": True})
 
-    async def send_end(self, data: bytes = b"") -> None:
-        """Send the rest of a body, and its end. Raises `PeerLost`."""
-        if len(data) > _PART:
-            await self.send_part(data)
-            data = b""
-        await self._send_in_time({"type": "http.response.body", "body": data, "more_body": False})
+    async def send_whole(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        """Send an answer. Raises `PeerLost`."""
+        if len(body) <= _PART:  # one timer is enough
+            await self._send_in_time(_head(status, headers), _end(body))
+            return
+        await self.send_head(status, headers)
+        await self.send_part(body)
+        await self.send_end()
 
-    async def _send_in_time(self, message: AsgiMessage) -> None:
+    async def send_end(self) -> None:
+        """Send the end of a body. Raises `PeerLost`."""
+        await self._send_in_time(_end())
+
+    async def _send_in_time(self, *messages: AsgiMessage) -> None:
         try:
             async with asyncio.timeout(_SLOWEST):
-                await self._emit(message)
+                for message in messages:
+                    await self._emit(message)
         except TimeoutError:
             raise PeerLost(f"it took nothing for {_SLOWEST:g} s") from None
         except OSError as error:  # some servers say so
@@ -107,3 +114,11 @@ def too_large(most: int) -> HttpRefusal:
     """Return the answer to a request whose body has more bytes than it may."""
     why = f"The body of the request is larger than {most:,} bytes." if most else "A DELETE has no body."
     return HttpRefusal(413, why, hint="Nothing was written.", headers=[("connection", "close")])
+
+
+def _head(status: int, headers: list[tuple[bytes, bytes]]) -> AsgiMessage:
+    return {"type": "http.response.start", "status": status, "headers": headers}
+
+
+def _end(data: bytes = b"") -> AsgiMessage:
+    return {"type": "http.response.body", "body": data, "more_body": False}

@@ -254,8 +254,7 @@ class QueueApp:
 
     async def _send(self, answer: HttpAnswer | StreamedAnswer, peer: HttpPeer, *, body: bool) -> None:
         if isinstance(answer, HttpAnswer):
-            await peer.send_head(answer.status, answer.lines)
-            await peer.send_end(answer.body if body else b"")
+            await peer.send_whole(answer.status, answer.lines, answer.body if body else b"")
             return
         await peer.send_head(200, answer.lines)
         if body:

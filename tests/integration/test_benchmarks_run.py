@@ -23,8 +23,8 @@ from tests.benchmarks.prefetch import AT_ONCE, KINDS
 from tests.benchmarks.rebalance import CHANGES, PROTOCOLS
 from tests.benchmarks.report import consume_targets
 from tests.benchmarks.scale import queues_used, scale_table
-from tests.benchmarks.shell import RUNS
 from tests.benchmarks.serve import LVQ, NGINX
+from tests.benchmarks.shell import RUNS
 from tests.benchmarks.store import CACHE, FIRST, HUNDREDTH, INDEXED, MEMORY, NOTHING, OURS, TABLE_AGAIN, TABLE_FIRST
 from tests.benchmarks.store import PEERS as STORE_PEERS
 from tests.benchmarks.store import run as compare_stores

@@ -6,7 +6,7 @@ import asyncio
 import resource
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 
 import pytest
 
@@ -108,6 +108,52 @@ async def test_r46_connections_are_bounded_in_number(monkeypatch: pytest.MonkeyP
         for _, writer in several:
             writer.close()
         await asyncio.gather(*ends)
+
+
+async def test_r46_a_head_has_an_end_or_its_client_is_cut_off() -> None:
+    """The server keeps a bounded part of it, wherever it begins."""
+    async with scene() as on, serving(on) as (_, address):
+        for begin in (b"GET /", b"GET /live HTTP/1.1\r\nHost: localhost\r\nLong: "):
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await asyncio.wait_for(reader.readuntil(b"true}\n"), 20)
+            answer = asyncio.ensure_future(reader.read())
+            writer.write(begin)
+            async with asyncio.timeout(20):
+                while not answer.done():
+                    writer.write(b"a" * 1000)
+                    await asyncio.wait({answer}, timeout=0.01)
+            with suppress(ConnectionResetError):
+                assert answer.result().startswith(b"HTTP/1.1 400")
+            writer.close()
+
+
+async def test_r46_requests_that_are_sent_at_once_are_answered_one_after_another() -> None:
+    async with scene() as on, serving(on) as (_, address):
+        reader, writer = await asyncio.open_connection(*address)
+        names = [b"IBM", b"MSFT", b"FB"] * 100  # more than the bytes of one head
+        writer.write(
+            b"".join(b"GET /v1/queues/prices/values/%s HTTP/1.1\r\nHost: a.localhost\r\n\r\n" % name for name in names)
+        )
+        for name in names:
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
+            [size] = [line.split()[1] for line in head.splitlines() if line.startswith(b"content-length")]
+            body = await asyncio.wait_for(reader.readexactly(int(size)), 20)
+            assert (head[9:12], body[:6]) == {
+                b"IBM": (b"200", b"118.50"),
+                b"MSFT": (b"200", b"27.95"),
+                b"FB": (b"404", b'{"titl'),
+            }[name]
+        writer.close()
+
+
+async def test_r46_the_host_of_an_address_in_absolute_form_counts() -> None:
+    async with scene() as on, serving(on) as (_, address):
+        for host, status in ((b"127.0.0.1", b"200"), (b"evil.example", b"421")):
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(b"GET http://%s/live?a=1 HTTP/1.1\r\nHost: localhost\r\n\r\n" % host)
+            assert (await asyncio.wait_for(reader.readline(), 20)).split()[1] == status
+            writer.close()
 
 
 async def test_r46_no_request_is_hidden_in_the_body_of_another() -> None:
