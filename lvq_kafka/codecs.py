@@ -13,8 +13,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, cast, get_args
 
-from lvq_kafka.core.facts import Position
-from lvq_kafka.core.queue.option_names import Format
+from lvq_kafka.core.facts import Format, Position
 from lvq_kafka.core.text.dataclass_json import json_parts, reader_of
 from lvq_kafka.core.text.json_text import check_nesting, read_json
 from lvq_kafka.core.text.validation import function

@@ -43,10 +43,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from lvq_kafka.core.facts import Position, Shortfall
+from lvq_kafka.core.facts import Format, Position, Shortfall
 from lvq_kafka.core.log.keys import encode_header, encode_key
 from lvq_kafka.core.log.records import Headers
-from lvq_kafka.core.queue.option_names import Format
 from lvq_kafka.core.text.json_text import MOST_NESTED, read_json
 from lvq_kafka.errors import DecodeError, EncodeError
 from lvq_kafka.reading.entries import Deleted, EndOfDump, Event, Replacement

@@ -17,11 +17,12 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import BYTES, CODECS, DECLARED, Codec, T, Undecodable, V, codec_of, form_of
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.consumer_options import SELECTING, ConsumerOptions, refuse_selecting
+from lvq_kafka.core.facts import Format
 from lvq_kafka.core.log.keys import Key
 from lvq_kafka.core.queue.altering import FIXED, altered
 from lvq_kafka.core.queue.default_filters import DefaultFilters
 from lvq_kafka.core.queue.definition import BareOptions, QueueDefinition, QueueOptions, check_name
-from lvq_kafka.core.queue.option_names import OPTION_NAMES, Format
+from lvq_kafka.core.queue.option_names import OPTION_NAMES
 from lvq_kafka.core.queue.queue_request import QueueRequest
 from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.queue.topic_settings import TopicSpec

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from queue import Empty, Queue
 from typing import IO, TYPE_CHECKING
 
-from lvq_kafka.core.queue.option_names import Format
+from lvq_kafka.core.facts import Format
 from lvq_kafka.errors import DecodeError
 from lvq_kafka.json_lines import Line, parse_line
 

@@ -9,10 +9,11 @@ from typing import Any, TypeVar, cast, get_args
 import click
 
 from lvq_kafka.cli.common_options import Seconds, SignedNumber
+from lvq_kafka.core.facts import Format
 from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.queue.limits import OverflowPolicy
 from lvq_kafka.core.queue.message_groups import GROUP_HEADER, NO_GROUP, GroupMode, Placement
-from lvq_kafka.core.queue.option_names import Format, KeylessPolicy
+from lvq_kafka.core.queue.option_names import KeylessPolicy
 from lvq_kafka.core.queue.ranking import QueueOrder
 
 __all__ = ["DEFINITION_OPTIONS", "definition_options"]

@@ -55,7 +55,9 @@ class _BoundedProtocol(HttpToolsProtocol):
     """A connection. Beyond what the server allows, it is closed at once."""
 
     _head = 0.0
-    """The bytes of a head that has not ended, without the part in which it began."""
+    """The bytes of a head that has not ended; without its first part, if a request ended in it."""
+    _part = 0
+    """The bytes that were received last; 0 once a request ended in them."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -63,6 +65,7 @@ class _BoundedProtocol(HttpToolsProtocol):
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
+        self._part = len(data)
         self._head += len(data)
         super().data_received(data)
         if self._head > _HEADERS and not self.transport.is_closing():
@@ -70,7 +73,11 @@ class _BoundedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._head = 0.0
+        self._head = self._part
+
+    def on_message_complete(self) -> None:
+        self._part = 0
+        super().on_message_complete()
 
     def on_headers_complete(self) -> None:
         super().on_headers_complete()

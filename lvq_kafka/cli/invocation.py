@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from lvq_kafka.cluster import Cluster
-    from lvq_kafka.core.queue.option_names import Format
+    from lvq_kafka.core.facts import Format
     from lvq_kafka.kafka import ClientConfig
     from lvq_kafka.queue import LastValueQueue
     from lvq_kafka.reading.browser import Browser

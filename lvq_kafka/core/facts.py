@@ -1,4 +1,4 @@
-"""The facts that errors carry: positions, depths, shortfalls, and rights that users lack."""
+"""Facts that all rooms know: positions, depths, shortfalls, missing rights, formats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from typing import Literal, NamedTuple
 from lvq_kafka.core.text.base_errors import ConfigError
 from lvq_kafka.core.text.quoting import quoted
 
-__all__ = ["Depth", "Operation", "Position", "Resource", "Right", "Shortfall"]
+__all__ = ["Depth", "Format", "Operation", "Position", "Resource", "Right", "Shortfall"]
+
+Format = Literal["bytes", "text", "json"]
+"""The format of a queue's values (R53). Text and JSON are UTF-8."""
 
 _PARTITION, _OFFSET = re.compile("[0-9]{1,10}"), re.compile("[0-9]{1,19}|-1")
 

@@ -6,8 +6,8 @@ import logging
 from dataclasses import replace
 
 from lvq_kafka.cluster import Cluster
+from lvq_kafka.core.facts import Format
 from lvq_kafka.core.queue.definition import QueueDefinition
-from lvq_kafka.core.queue.option_names import Format
 from lvq_kafka.core.queue.topic_settings import TopicSpec
 from lvq_kafka.declared.addressed import declared_at
 from lvq_kafka.dialects.address import Address, LinkRole

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lvq_kafka.codecs import CODECS
-from lvq_kafka.core.queue.option_names import Format
+from lvq_kafka.core.facts import Format
 from lvq_kafka.json_lines import value_line
 from lvq_kafka.reading.entries import Entry
 from lvq_kafka.reading.view import LiveMapping

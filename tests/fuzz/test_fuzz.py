@@ -18,10 +18,10 @@ from lvq_kafka.cli.bulk_send import _parse
 from lvq_kafka.cli.table import ValueTable
 from lvq_kafka.cluster import Commit
 from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.facts import Format
 from lvq_kafka.core.log.keys import key_text
 from lvq_kafka.core.log.records import Headers, Record
 from lvq_kafka.core.queue.definition import REGISTRY_TOPIC, is_name
-from lvq_kafka.core.queue.option_names import Format
 from lvq_kafka.dialects.address_forms import parse_address
 from lvq_kafka.errors import LVQError
 from lvq_kafka.json_lines import event_line, to_line

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lvq_kafka import BYTES, DECLARED, JSON, TEXT, AddressSettings, Codec, LastValueQueue, attach, queues, serializers
+from lvq_kafka.core.facts import Format
 from lvq_kafka.core.queue.definition import QueueDefinition
-from lvq_kafka.core.queue.option_names import Format
 from lvq_kafka.errors import ConfigError, QueueMismatch
 from lvq_kafka.testing import MemoryCluster
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from lvq_kafka.core.facts import Position, Shortfall
-from lvq_kafka.core.queue.option_names import Format
+from lvq_kafka.core.facts import Format, Position, Shortfall
 from lvq_kafka.errors import DecodeError, EncodeError
 from lvq_kafka.json_lines import event_line, parse_line, parse_value, to_line, value_line
 from lvq_kafka.reading.entries import Deleted, EndOfDump, Entry, Replacement

@@ -22,7 +22,7 @@ from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.output import Output
 from lvq_kafka.cli.output import count as counted
 from lvq_kafka.codecs import form_of
-from lvq_kafka.core.queue.option_names import Format
+from lvq_kafka.core.facts import Format
 from lvq_kafka.core.text.quoting import brief
 from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import LockLost

@@ -33,7 +33,7 @@ from lvq_kafka.cli.exit_codes import BAD_DATA, Complaint, complain_of_unread
 from lvq_kafka.cli.offset_spec import in_words
 from lvq_kafka.cli.output import count
 from lvq_kafka.codecs import form_of
-from lvq_kafka.core.queue.option_names import Format
+from lvq_kafka.core.facts import Format
 from lvq_kafka.csv_lines import CSV_HEAD, csv_line
 from lvq_kafka.json_lines import is_unread, to_line, value_line
 

@@ -20,7 +20,7 @@ from lvq_kafka.cli.invocation import Invocation, QueueChoice, events_of
 from lvq_kafka.cli.output import Output, count
 from lvq_kafka.cli.printable import printable_value
 from lvq_kafka.codecs import form_of
-from lvq_kafka.core.queue.option_names import Format
+from lvq_kafka.core.facts import Format
 from lvq_kafka.core.text.quoting import brief, printable
 from lvq_kafka.json_lines import event_line, is_unread, to_json, to_line, value_line
 from lvq_kafka.reading.entries import EndOfDump, Entry

@@ -14,7 +14,7 @@ from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.listening_options import ListeningPlace, listening_options
 from lvq_kafka.cli.output import Output
 from lvq_kafka.cli.server_sockets import open_listener, url_of
-from lvq_kafka.core.queue.option_names import Format
+from lvq_kafka.core.facts import Format
 from lvq_kafka.core.text.quoting import printable
 from lvq_kafka.runtime.extras import needing
 from lvq_kafka.serve import app

@@ -18,7 +18,7 @@ from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.offset_spec import in_words
 from lvq_kafka.cli.output import Output, count
 from lvq_kafka.cli.printable import printable_text, printable_value
-from lvq_kafka.core.queue.option_names import Format
+from lvq_kafka.core.facts import Format
 from lvq_kafka.json_lines import shown
 
 if TYPE_CHECKING:

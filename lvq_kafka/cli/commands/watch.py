@@ -18,8 +18,8 @@ from lvq_kafka.cli.common_options import (
 )
 from lvq_kafka.cli.invocation import Invocation, QueueChoice, events_of
 from lvq_kafka.codecs import form_of
+from lvq_kafka.core.facts import Format
 from lvq_kafka.core.latest.page_token import PageToken
-from lvq_kafka.core.queue.option_names import Format
 from lvq_kafka.core.queue.standard import check_mapping
 from lvq_kafka.core.text.json_text import read_json
 from lvq_kafka.json_lines import event_line

@@ -17,10 +17,10 @@ from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.offset_spec import seconds_since_the_epoch
 from lvq_kafka.cli.output import Output, count
 from lvq_kafka.codecs import form_of
+from lvq_kafka.core.facts import Format
 from lvq_kafka.core.log.keys import encode_key, key_text
 from lvq_kafka.core.log.records import header_value
 from lvq_kafka.core.queue.message_groups import GROUP_HEADER
-from lvq_kafka.core.queue.option_names import Format
 from lvq_kafka.core.queue.ranking import HIGHEST_PRIORITY, PRIORITY_HEADER, SORT_HEADER
 from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.text.quoting import listed, printable

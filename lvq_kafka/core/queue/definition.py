@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypedDict
 
+from lvq_kafka.core.facts import Format
 from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.queue.default_filters import DefaultFilters, check_selector
 from lvq_kafka.core.queue.headers import check_group_header, check_key_header, check_sort_header
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups
-from lvq_kafka.core.queue.option_names import CHOICES, Format, KeylessPolicy
+from lvq_kafka.core.queue.option_names import CHOICES, KeylessPolicy
 from lvq_kafka.core.queue.queue_options import GivenOptions
 from lvq_kafka.core.queue.ranking import (
     HIGHEST_PRIORITY,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal, get_args
 
+from lvq_kafka.core.facts import Format
 from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.queue.limits import OverflowPolicy
 from lvq_kafka.core.queue.message_groups import JMS_GROUP_HEADER, GroupMode, Placement
@@ -52,7 +53,6 @@ __all__ = [
     "QPID_KEY_HEADER",
     "SYSTEMS",
     "Fixed",
-    "Format",
     "KeylessPolicy",
     "Mapped",
     "OptionName",
@@ -70,9 +70,6 @@ QPID_KEY_HEADER = "qpid.LVQ_key"
 """The key header of Qpid and Broker-J where a queue names none."""
 
 KeylessPolicy = Literal["pass", "refuse"]
-
-Format = Literal["bytes", "text", "json"]
-"""The format of a queue's values. Text and JSON are UTF-8."""
 
 _NEGATIVE = re.compile("-[0-9]+")
 

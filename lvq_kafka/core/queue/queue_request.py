@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
+from lvq_kafka.core.facts import Format
 from lvq_kafka.core.queue.definition import QueueDefinition
-from lvq_kafka.core.queue.option_names import Format
 from lvq_kafka.core.queue.queue_options import GivenOptions
 from lvq_kafka.core.queue.settings_by_pattern import given_by
 from lvq_kafka.core.text.nearest import folded

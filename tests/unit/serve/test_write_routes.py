@@ -299,7 +299,7 @@ class TestUnknownOutcomes:
             writer = on.app._writers["prices"]
             await on.app.aclose()
             with pytest.raises(Closed):
-                await writer.write(b"IBM", b"2", read_write(request()))
+                await writer.write(b"IBM", b"2", read_write(request(), {}))
             reply = await write
             assert (reply.status, reply.json["error"]) == (504, "DeliveryUnknown")
             assert len(on.app._served.writes._repeated) == 0, "a repetition writes again"
