@@ -74,7 +74,7 @@ class AttachedDirectory:
                 self._check(said)
                 path, why = undamaged(self.path, said)
                 if why is None:
-                    return open_file(path, self._sizes, create=False)
+                    return open_file(path, self._sizes, reader=self)
                 if not self.moved():
                     raise self._not_attachable(why, "Wait until its writer has built it again.")
             raise self._failed("it is replaced all the time", "")

@@ -169,7 +169,7 @@ class StoreDirectory:
             if shown is not None:
                 shown.file.sync()
                 self._say(shown, clean=True)
-                shown.file.release()
+                shown.file.close()
         except OSError as error:
             raise (error if isinstance(error, StoreFailed) else self._failed(error)) from error
         finally:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 from weakref import WeakSet, WeakValueDictionary, finalize
 
@@ -73,7 +74,9 @@ class OnlyAttached(StoreFailed):
 class Pages(Protocol):
     """The source of a table: a file as it is, or a cut of it."""
 
-    file: ValueFile
+    @property
+    def file(self) -> ValueFile:
+        """The file."""
 
     @property
     def txn(self) -> Txn:
@@ -90,8 +93,8 @@ class ValueFile:
     it has changed. All others, and cuts, see what was committed. Nothing is synced before `close`: a process that is
     killed loses nothing, and after a power cut the file must not be opened.
 
-    The file is closed when nobody has it, or a cut of it, any longer. Not thread-safe, except for `cut` and
-    `last_commit`, which are all that readers in other processes use (R41).
+    The file is closed by `close`, or when nobody has it, or a cut of it, any longer. Not thread-safe, except for `cut`
+    and `last_commit`, which are all that readers in other processes use (R41).
 
     Args:
         path: the file.
@@ -104,8 +107,9 @@ class ValueFile:
         self.read_only = not create
         self._env = _open(path, sizes, read_only=not create)
         finalize(self, self._env.close).atexit = False
-        self.file = self
+
         self._cuts: WeakSet[PinnedPages] = WeakSet()
+        self._readers: WeakSet[Hashable] = WeakSet()
         self._current: Txn | None = None
         self.writing = False
         """True from the first change to `commit` or `abort`."""
@@ -133,9 +137,14 @@ class ValueFile:
             for name in _TABLES
         }
 
+    @property
+    def file(self) -> ValueFile:
+        """Itself: see `Pages`."""
+        return self  # as an attribute, it would live until the garbage collector runs
+
     def left_behind(self) -> None:
         """See `lvq_kafka.runtime.forking`."""
-        _open_files.pop(self.path, None)
+        _open_files.by_path.pop(self.path, None)
         self._current = None
         self._env.close()  # of this process alone, which may then open the file itself
         self._env = _InParent(self.path)  # type: ignore[assignment]
@@ -275,6 +284,17 @@ class ValueFile:
         """Let go of the pages that were read last. Cuts keep theirs."""
         self._stop_reading()
 
+    def close(self) -> None:
+        """Close the file, or leave that to the cuts and readers of this process that use it.
+
+        A finalizer alone would leave it open for as long as somebody has the closed view.
+        """
+        with _open_files.lock:
+            self._stop_reading()
+            if not len(self._cuts) and not len(self._readers):
+                _open_files.by_path.pop(self.path, None)
+                self._env.close()
+
     def _stop_reading(self) -> None:
         if self._current is not None and not self.writing:
             self._current.abort()
@@ -334,29 +354,49 @@ class _InParent:
         raise left_behind(f"The store in {self._path.parent}")
 
 
-_open_files: WeakValueDictionary[Path, ValueFile] = WeakValueDictionary()
+class _OpenFiles:
+    """The files that this process has open."""
+
+    def __init__(self) -> None:
+        self.by_path: WeakValueDictionary[Path, ValueFile] = WeakValueDictionary()
+        self.lock = Lock()
+        """Held to open or close one: none is closed that somebody is just about to have."""
+        notify_of_forks(self)
+
+    def left_behind(self) -> None:
+        """See `lvq_kafka.runtime.forking`."""
+        self.lock = Lock()
 
 
-def open_file(path: Path, sizes: Sequence[int] = MAP_SIZES, *, create: bool = True) -> ValueFile:
+_open_files = _OpenFiles()
+
+
+def open_file(path: Path, sizes: Sequence[int] = MAP_SIZES, *, reader: Hashable | None = None) -> ValueFile:
     """Open a file, or return it if this process has it open: LMDB must not open one twice.
 
-    See `ValueFile` for the arguments.
+    Args:
+        path: the file.
+        sizes: the sizes of its map to try, in bytes.
+        reader: who only reads it. The file stays open as long as this lives. None to write it.
 
     Raises:
         StoreFailed: it cannot be opened, or is no such file.
         MissingExtra: LMDB is not installed.
     """
     place = path.resolve()
-    found = _open_files.get(place)
-    if found is not None and found.read_only and create:
-        raise OnlyAttached(
-            f"This process has attached the store in {path.parent}, so it cannot write it.",
-            path=str(path.parent),
-            hint="Close what is attached, and let go of snapshots of it.",
-        )
-    if found is None:
-        found = _open_files[place] = ValueFile(place, sizes, create=create)
-    return found
+    with _open_files.lock:
+        found = _open_files.by_path.get(place)
+        if found is not None and found.read_only and reader is None:
+            raise OnlyAttached(
+                f"This process has attached the store in {path.parent}, so it cannot write it.",
+                path=str(path.parent),
+                hint="Close what is attached, and let go of snapshots of it.",
+            )
+        if found is None:
+            found = _open_files.by_path[place] = ValueFile(place, sizes, create=reader is None)
+        if reader is not None:
+            found._readers.add(reader)
+        return found
 
 
 def _open(path: Path, sizes: Sequence[int], *, read_only: bool) -> lmdb.Environment:

@@ -364,8 +364,8 @@ def test_r41_readers_are_stale_while_a_store_is_built_again_and_move_over_with_t
     cluster: Prices, place: Path
 ) -> None:
     cluster.put(a="1", b="2")
-    cluster.queue().view(store=place).open().close()
-    reader = attach(place, value=TEXT).start()
+    with cluster.queue().view(store=place):  # what is attached meanwhile leaves the next one its file to write
+        reader = attach(place, value=TEXT).start()
     with closing(reader), reader.watch() as watch:
         old = reader.snapshot()
         recreate(cluster)
@@ -389,8 +389,9 @@ def test_r41_readers_are_stale_while_a_store_is_built_again_and_move_over_with_t
 def test_r41_a_reader_fails_when_its_store_holds_other_values(cluster: Prices, place: Path) -> None:
     cluster.put(a="1")
     cluster.topics.create("orders", partitions=1, config={"cleanup.policy": "compact"})
-    cluster.queue().view(store=place).open().close()
-    with closing(attach(place, value=TEXT).start()) as reader, reader.watch() as watch:
+    with cluster.queue().view(store=place):  # what is attached meanwhile leaves the next one its file to write
+        reader = attach(place, value=TEXT).start()
+    with closing(reader), reader.watch() as watch:
         with cluster.queue(key_header="symbol").view(store=place):
             eventually(lambda: reader.state == "failed")
         with pytest.raises(ReaderFailed, match="has other values now: of prices, by another key header"):

@@ -11,7 +11,8 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from threading import Event as Flag
@@ -21,7 +22,7 @@ from typing import Any
 import lmdb
 import pytest
 
-from lvq_kafka import TEXT, Deleted, Entry, LastValueQueue, Ttl
+from lvq_kafka import TEXT, Deleted, Entry, LastValueQueue, Ttl, attach
 from lvq_kafka.core.latest import composed_fold
 from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.errors import BoundToProcess, ConfigError, MissingExtra, StoreFailed, StoreFull, StoreInUse
@@ -643,3 +644,62 @@ def test_r40_a_write_that_was_cut_short_is_a_full_disk(
     monkeypatch.setattr("os.statvfs", lambda path: SimpleNamespace(f_bavail=room, f_frsize=1))
     error = value_file.failure(lmdb.Error("mdb_txn_commit: Input/output error"), tmp_path / "file", "write")
     assert type(error) is kind
+
+
+# ---------------------------------------------------------------- open files
+
+
+def files_open_in(folder: Path) -> list[str]:
+    """Return the names of the files below a folder that this process has open."""
+    found = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # such as that of this loop
+            target = descriptor.readlink()
+            found += [target.name] if target.is_relative_to(folder.resolve()) else []
+    return found
+
+
+@pytest.fixture
+def no_garbage_collector() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+needs_proc = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux says which files are open")
+
+
+@needs_proc
+@pytest.mark.usefixtures("no_garbage_collector")
+def test_r40_a_closed_view_has_no_file_open(cluster: Prices, place: Path) -> None:
+    cluster.put(a="1")
+    with cluster.queue().view(store=place) as view:
+        assert view["a"] == "1"
+        assert files_open_in(place) != []
+    assert files_open_in(place) == []
+    assert view.state == "closed"
+
+
+@needs_proc
+@pytest.mark.usefixtures("no_garbage_collector")
+def test_r40_a_file_stays_open_for_the_snapshots_of_a_closed_view(cluster: Prices, place: Path) -> None:
+    cluster.put(a="1")
+    with cluster.queue().view(store=place) as view:
+        old = view.snapshot()
+    assert old["a"] == "1"
+    cluster.put(a="2")
+    with cluster.queue().view(store=place) as view:
+        assert (view["a"], old["a"]) == ("2", "1")
+    del old, view
+    assert files_open_in(place) == []
+
+
+def test_r41_a_file_stays_open_for_a_reader_in_the_process_of_its_writer(cluster: Prices, place: Path) -> None:
+    cluster.put(a="1")
+    with cluster.queue().view(store=place):
+        reader = attach(place, value=TEXT).start()
+    assert reader["a"] == "1"
+    cluster.put(b="2")
+    with cluster.queue().view(store=place):
+        eventually(lambda: dict(reader) == {"a": "1", "b": "2"})
+    reader.close()
