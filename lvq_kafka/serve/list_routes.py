@@ -209,7 +209,7 @@ async def _page(
     """Return a page as JSON.
 
     It may have fewer entries than were asked for, and more may follow: ``last`` says that. It has more if its last key
-    is so long that no address could ask for the next page.
+    is too long for the address of the next page.
     """
     entries: list[Entry[bytes]] = []
     read, size, step, token, last = 0, 0, _STEP, after, False

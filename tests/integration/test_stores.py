@@ -21,6 +21,7 @@ from lvq_kafka.errors import StoreFull
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.compaction import force_compaction
 from tests.integration.guarantees.writing import put, transaction
+from tests.running import ROOT
 from tests.waiting import eventually
 
 PATIENCE = 60.0
@@ -248,16 +249,15 @@ def test_r40_a_view_whose_disk_is_full_shows_what_it_has_and_goes_on_once_there_
 
 _HOLD = """
 import sys
-from pathlib import Path
 from lvq_kafka import BYTES, LastValueQueue
+from tests.benchmarks.children import anonymous_memory
 
 servers, name, place = sys.argv[1:]
 queue = LastValueQueue(name, key_header=None, value=BYTES, bootstrap_servers=servers)
 with queue.view(store=place or None) as view:
     assert sum(1 for _ in view.scan()) == len(list(view.scan().keys())) == len(view.snapshot())
     assert len(view.page(limit=1000).entries) == 1000
-    [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon:")]
-    print(len(view), int(line.split()[1]) // 1024)
+    print(len(view), anonymous_memory() >> 20)
 """
 
 
@@ -275,7 +275,8 @@ def test_r40_a_store_may_be_larger_than_the_memory_of_its_process(
     def held(place: str) -> tuple[int, int]:
         """Return the number of keys in a process of their own, and its anonymous memory in MB."""
         command = [sys.executable, "-c", _HOLD, servers, queue.topic, place]
-        keys, memory = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout.split()
+        ran = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=300)
+        keys, memory = ran.stdout.split()
         return int(keys), int(memory)
 
     (keys, of_store), (_, of_memory) = held(str(place)), held("")

@@ -218,7 +218,7 @@ export class LiveQueue {
     this.#options = options;
     this.#root = rootOf(options.base);
     this.loaded = new Promise((resolve, reject) => ([this.#succeed, this.#fail] = [resolve, reject]));
-    this.loaded.catch(() => {}); // whoever does not wait for it has the state
+    this.loaded.catch(() => {}); // a program that does not wait for it learns of the failure by the state
     void this.#run();
   }
 

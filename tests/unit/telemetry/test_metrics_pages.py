@@ -1,4 +1,4 @@
-"""The page about metrics and traces: what it shows of the exporter and of Prometheus is so (R48)."""
+"""The page about metrics and traces: its examples of the exporter and of Prometheus are run (R48)."""
 
 from __future__ import annotations
 
