@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from threading import RLock
+from threading import Lock, local
 from typing import NamedTuple, Protocol
 
 from lvq_kafka.core.latest.columns import ColumnRange, ColumnTable
@@ -99,6 +99,15 @@ class MemoryIndexes(_Declared):
         return index.ask(select, most)
 
 
+class _Asking(local):
+    """The index that a thread is asking, by its name."""
+
+    name: str | None = None
+
+
+_asking = _Asking()
+
+
 class _MemoryIndex:
     """One index.
 
@@ -108,27 +117,30 @@ class _MemoryIndex:
     def __init__(self, rule: IndexRule, shared: FollowerState) -> None:
         self._name, self._place = rule.name, rule.place
         self._shared = shared
-        self._mutex = RLock()  # a function that asks the index that calls it fails, and does not wait forever
-        self._asking = False
+        self._mutex = Lock()
         self._index = ValueIndex()
         self._changed: set[bytes] = set()
 
     def ask(self, select: Select, most: int | None) -> IndexAnswer:
-        with self._mutex:
-            if self._asking:
-                raise StateError(
-                    f"The function of the index {quoted(self._name)} has asked the index that calls it.",
-                    hint="Let it go by its entry alone.",
-                )
-            self._asking = True
-            try:
-                self._judge_in_steps()
-                return self._answer(select, most)
-            except BaseException:  # such as an interrupt: nobody knows what is left to judge
-                self._changed = set()  # which no table knows, so the next question makes it again
-                raise
-            finally:
-                self._asking = False
+        if _asking.name is not None:  # two threads would wait for each other, if the other's function asked this one
+            raise StateError(
+                f"The function of the index {quoted(_asking.name)} has asked the index {quoted(self._name)}.",
+                hint="Let it go by its entry alone.",
+            )
+        _asking.name = self._name
+        try:
+            with self._mutex:
+                return self._ask(select, most)
+        finally:
+            _asking.name = None
+
+    def _ask(self, select: Select, most: int | None) -> IndexAnswer:
+        try:
+            self._judge_in_steps()
+            return self._answer(select, most)
+        except BaseException:  # such as an interrupt: nobody knows what is left to judge
+            self._changed = set()  # which no table knows, so the next question makes it again
+            raise
 
     def _judge_in_steps(self) -> None:
         """Judge the keys that have changed, but for some that were not worth a step."""

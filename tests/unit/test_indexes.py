@@ -391,6 +391,32 @@ def test_r45_a_function_that_asks_its_own_index_is_an_error_and_no_standstill(cl
         assert keys(view.top(9, by="number")) == "ba"
 
 
+def test_r45_a_function_that_asks_another_index_is_an_error_so_that_two_never_wait_for_each_other(
+    cluster: Prices,
+) -> None:
+    cluster.put(a="1", b="2")
+    heard: list[str] = []
+
+    def asking(other: str) -> Callable[[Entry[str]], int]:
+        def judged(entry: Entry[str]) -> int:
+            with pytest.raises(StateError) as caught:
+                view.top(1, by=other)
+            heard.append(str(caught.value))
+            return int(entry.value)
+
+        return judged
+
+    view = cluster.queue().view()
+    view.index("one", by=asking("two"))
+    view.index("two", by=asking("one"))
+    with view:
+        assert keys(view.top(9, by="one")) == keys(view.top(9, by="two")) == "ba"
+    assert {text.split(".")[0] for text in heard} == {
+        "The function of the index 'one' has asked the index 'two'",
+        "The function of the index 'two' has asked the index 'one'",
+    }
+
+
 def test_r45_keys_that_come_and_go_while_nobody_asks_take_no_memory() -> None:
     table = ColumnTable(partitions=1, key_header=None)
     changed: set[bytes] = set()
