@@ -16,7 +16,7 @@ from lvq_kafka.core.text.json_text import read_json
 from lvq_kafka.errors import ConfigError
 from lvq_spark.decoding.avro_limits import limit_avro
 from lvq_spark.decoding.protobuf_message import ProtobufMessage
-from lvq_spark.decoding.registry_frames import identities, read_frame
+from lvq_spark.decoding.registry_frames import RegistryFrame, identities, read_frame
 from lvq_spark.decoding.schema_registry import Form, SubjectSchemas, WriterSchema
 from lvq_spark.session.remote import spark_errors
 
@@ -94,15 +94,14 @@ def _json(raw: Column, schema: str | DataType | None, options: Mapping[str, str]
     other names beside it.
     """
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
-    from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
+    from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType, VariantType
 
-    text = raw.cast("string")
-    if schema is None:
+    text, kind = raw.cast("string"), None if schema is None else _type(schema)
+    if kind is None or isinstance(kind, VariantType):
         tree = F.try_parse_json(F.concat(F.lit("["), text, F.lit(f',"{_END}"]')))
         value = F.variant_get(tree, "$[0]", "variant")
         good = (F.try_variant_get(tree, "$[1]", "string") == _END) & value.isNotNull()
     else:
-        kind = _type(schema)
         between = F.concat(F.lit(f'{{"{_END}":{{"value":['), text, F.lit(f'],"{_END}":[]}}}}'))
         fields = [(_END, MapType(StringType(), ArrayType(kind))), ("bad", StringType())]
         shape = StructType([StructField(name, each) for name, each in fields])
@@ -162,14 +161,23 @@ def _avro(raw: Column, writer: str, reader: str, options: Mapping[str, str], df:
     Spark's reader would otherwise stop after the first good value. If the marker is read back intact the value is good,
     even if it is null. A value that is too short consumes part of the marker.
     """
+    limit_avro(df.sparkSession)
+    return _avro_whole(_understood(df, lambda: _avro_parsed(raw, writer, reader, options), "Avro"))
+
+
+def _avro_parsed(raw: Column, writer: str, reader: str, options: Mapping[str, str]) -> Column:
+    """Return the value and the marker, or something else if the value cannot be read whole."""
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
     from pyspark.sql.avro.functions import from_avro
 
-    limit_avro(df.sparkSession)
-    end = F.lit(bytes.fromhex(_END))
     settings = {**options, "avroSchema": _followed(reader), "mode": "PERMISSIVE"}
-    parsed = _understood(df, lambda: from_avro(F.concat(raw, end), _followed(writer), settings), "Avro")
-    whole = F.coalesce(parsed["end"] == end, F.lit(False))
+    return from_avro(F.concat(raw, F.lit(bytes.fromhex(_END))), _followed(writer), settings)
+
+
+def _avro_whole(parsed: Column) -> DecodedValue:
+    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+
+    whole = F.coalesce(parsed["end"] == F.lit(bytes.fromhex(_END)), F.lit(False))
     return DecodedValue(parsed["value"], F.when(~whole, F.lit("is not Avro of its schema")))
 
 
@@ -224,40 +232,70 @@ def _followed(schema: str) -> str:
 def _registered(
     raw: Column, schemas: SubjectSchemas, options: Mapping[str, str], df: DataFrame, column: str
 ) -> DecodedValue:
+    """Decode values by the schemas that their frames name."""
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
     frame = read_frame(raw, df, column)
-    plain, unframed = frame.value()
-    read = _read_written(plain, schemas, None, options, df)  # refuses a reader that cannot be used, and has the type
-    value, error = F.when(F.lit(False), read.value), F.when(unframed.isNotNull(), unframed)
-    names: dict[WriterSchema, list[str]] = {}
+    good: dict[WriterSchema, list[str]] = {}
+    bad: dict[str, list[str]] = {}
     for number, writer in schemas.writers.items():
-        names.setdefault(writer._replace(guid=None), []).extend(identities(number, writer.guid))
-    for writer, own in names.items():
-        mine, damage = frame.identity.isin(own), writer.damage
-        written, wrong = frame.value(writer.frames)
-        try:
-            read = _read_written(written, schemas, writer, options, df)
-        except ConfigError as refused:
-            damage = damage or f"cannot be used: {refused}"
-        if damage:
-            error = error.when(mine, F.concat(F.lit("names the schema "), frame.number, F.lit(f", which {damage}")))
-        else:
-            value, error = value.when(mine, read.value), error.when(mine, F.coalesce(wrong, read.error))
-    late = f", which is not in {schemas.subject}, or was added after its schemas were read"
-    return DecodedValue(value, error.otherwise(F.concat(F.lit("names the schema "), frame.number, F.lit(late))))
+        names = bad.setdefault(writer.damage, []) if writer.damage else good.setdefault(writer._replace(guid=None), [])
+        names.extend(identities(number, writer.guid))
+    if schemas.form == "avro":
+        read = _avro_of_each(frame, {writer.schema: names for writer, names in good.items()}, schemas, options, df)
+    else:
+        value, wrong = F.lit(None).cast("binary"), F.lit(None).cast("string")
+        for writer, names in good.items():  # Protobuf's with the message in one place, or all of JSON Schema
+            mine, (own, why) = frame.identity.isin(names), frame.value(writer.frames)
+            value, wrong = F.when(mine, own).otherwise(value), F.when(mine, why).otherwise(wrong)
+        read = read_values(value, schemas.form, schemas.reader, df, column, framed=False, options=options)
+        read = DecodedValue(read.value, F.coalesce(wrong, read.error))
+
+    def naming(why: str) -> Column:
+        return F.concat(F.lit("names the schema "), frame.number, F.lit(f", which {why}"))
+
+    _, unframed = frame.value()
+    error = F.when(unframed.isNotNull(), unframed)
+    for damage, names in bad.items():
+        error = error.when(frame.identity.isin(names), naming(damage))
+    error = error.when(frame.identity.isin([name for names in good.values() for name in names]), read.error)
+    late = f"is not in {schemas.subject}, or was added after its schemas were read"
+    return DecodedValue(read.value, error.otherwise(naming(late)))
 
 
-def _read_written(
-    value: Column, schemas: SubjectSchemas, writer: WriterSchema | None, options: Mapping[str, str], df: DataFrame
+def _avro_of_each(
+    frame: RegistryFrame,
+    writers: Mapping[str, list[str]],
+    schemas: SubjectSchemas,
+    options: Mapping[str, str],
+    df: DataFrame,
 ) -> DecodedValue:
-    """Decode values of one schema of a subject, by default of the reader's."""
-    from pyspark.sql.types import VariantType
+    """Decode Avro values, each from the schema that wrote it.
 
-    reader = schemas.reader
-    if schemas.form == "json":
-        kind = _type(reader)  # type: ignore[arg-type]
-        return _json(value, None if isinstance(kind, VariantType) else kind, options)
-    if isinstance(reader, ProtobufMessage):
-        return _protobuf(value, reader, options, df)
-    return _avro(value, str(reader) if writer is None else writer.schema, str(reader), options, df)
+    The names of values and what is read of them are elements of arrays, whose functions read each once. Otherwise Spark
+    would copy their expressions to each place where they are used, for hundreds of schemas.
+
+    Args:
+        frame: the frames of the values.
+        writers: the names in frames of each schema.
+        schemas: those of the subject.
+        options: options of Spark's function.
+        df: the frame.
+    """
+    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+
+    reader, (body, _) = str(schemas.reader), frame.value()
+    read = _avro(body, reader, reader, options, df)  # refuses a reader that cannot be used
+    if not writers:
+        return read
+
+    def parse(one: Column) -> Column:
+        parsed: Column | None = None
+        for writer, names in writers.items():
+            mine, own = one["identity"].isin(names), _avro_parsed(one["body"], writer, reader, options)
+            parsed = F.when(mine, own) if parsed is None else parsed.when(mine, own)
+        assert parsed is not None
+        return parsed
+
+    framed = F.array(F.struct(frame.identity.alias("identity"), body.alias("body")))
+    return _avro_whole(F.get(F.transform(framed, parse), 0))
