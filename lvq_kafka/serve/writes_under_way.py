@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
 from lvq_kafka.core.facts import Position
+from lvq_kafka.errors import LVQError
 from lvq_kafka.serve.problems import HttpRefusal
 from lvq_kafka.serve.repeated_writes import RepeatedWrites, WriteName
 from lvq_kafka.serve.write_room import WritePlace, WriteRoom
 
 __all__ = ["WritesUnderWay"]
+
+logger = logging.getLogger("lvq_kafka.serve")
 
 _MOST = 128
 _MOST_BYTES = 1 << 26
@@ -72,6 +76,10 @@ class WritesUnderWay:
         else:
             place.leave()
         await asyncio.wait({task}, timeout=_PATIENCE)
+        fault = None if not task.done() or task.cancelled() else task.exception()
+        if fault is not None and not isinstance(fault, LVQError):
+            logger.error("a write could not be done", exc_info=fault)
+            raise HttpRefusal(504, "The server has a fault, which its log shows. This may have been written.")
         if not task.done():
             again = "Repeat it with its Idempotency-Key to learn it." if name is not None else "Read the key to see."
             raise HttpRefusal(

@@ -355,6 +355,20 @@ class TestFailures:
             monkeypatch.setattr(LastValueQueue, "_producer", opens)
             assert (await on.client.put(IBM, b"1")).status == 204
 
+    async def test_r52_a_fault_of_the_library_leaves_the_outcome_open(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async with desk() as on:
+
+            async def fail(*arguments: Any) -> Any:
+                raise ZeroDivisionError
+
+            monkeypatch.setattr(on.app._writers["prices"], "write", fail)
+            reply = await on.client.put(IBM, b"1", idempotency_key="a")
+            assert (reply.status, "may have been written" in reply.json["detail"]) == (504, True)
+            assert "ZeroDivisionError" in caplog.text
+            assert on.under_way == 0
+
 
 class TestRepetitions:
     async def test_r52_a_repetition_gets_the_first_answer_and_writes_nothing(self) -> None:
