@@ -176,6 +176,7 @@ class TestRepetitions:
             while done and (next(iter(done.values()))[2] <= now or len(done) > most):
                 done.popitem(last=False)
             other = next((each[name][0] for each in (running, done) if name in each), asks) != asks  # type: ignore[index]
+            assert repeated.done((b"who", "other"), b"", now) is None  # it forgets only when it is asked
             if other:
                 with refused(422):
                     assert repeated.running(known, digest) is None
