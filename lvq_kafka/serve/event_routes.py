@@ -198,7 +198,7 @@ class _EventStream:
                 row = {"key": shown(encode_key(event.key)), "reason": how_gone(event)}
                 name, data = "deleted", json.dumps(row).encode()
             case _:
-                name, data = "value", self._queue.line(event)
+                name, data = "value", self._queue.shared.line(event)
         point, before = watch.token, self._point
         self._point = point
         return event_bytes(name, data, event_id=None if point == before else point)

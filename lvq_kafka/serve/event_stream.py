@@ -23,7 +23,7 @@ def event_bytes(name: str, data: bytes, *, event_id: str | None = None) -> bytes
     lines = [b"event: " + name.encode()]
     if event_id is not None:
         lines.append(b"id: " + event_id.encode())
-    lines += [b"data: " + line for line in _LINE_END.split(data)]
+    lines += [b"data: " + line for line in (_LINE_END.split(data) if _LINE_END.search(data) else (data,))]
     return b"\n".join(lines) + b"\n\n"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lvq_kafka.codecs import CODECS
@@ -11,6 +11,7 @@ from lvq_kafka.core.facts import Format
 from lvq_kafka.json_lines import value_line
 from lvq_kafka.reading.entries import Entry
 from lvq_kafka.reading.view import LiveMapping
+from lvq_kafka.serve.line_cache import LineCache
 from lvq_kafka.serve.problems import HttpRefusal
 
 __all__ = ["ServedQueue"]
@@ -28,6 +29,11 @@ class ServedQueue:
     """The format of its values. Nothing else decides their type, and no message does."""
     decoded: LiveMapping[Any]
     """The view with its own codec, for columns."""
+    shared: LineCache = field(init=False, repr=False, compare=False)
+    """The lines of entries, for the streams of one event loop."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shared", LineCache(self.line))
 
     @property
     def media_type(self) -> str:
