@@ -31,6 +31,7 @@ _SENT = re.compile(rb'"value": "(\d{19})')
 
 _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
 _CONNECTIONS = 32
+_QUIET = 2.5  # seconds without an event, after which all have come
 _BUFFER = 4096  # bytes that the system keeps for a client that takes nothing
 
 
@@ -40,7 +41,7 @@ class _Asking(asyncio.Protocol):
     def __init__(self, load: _Gets) -> None:
         self._load = load
         self._buffer = b""
-        self._due = 0.0
+        self._due = self._freed = 0.0
         self._writing: Any = None
 
     def connection_made(self, transport: Any) -> None:
@@ -49,7 +50,7 @@ class _Asking(asyncio.Protocol):
 
     def ask(self, due: float, request: bytes) -> None:
         self._due = due
-        self._load.sent.append(time.perf_counter() - due)
+        self._load.sent.append(time.perf_counter() - max(due, self._freed))
         self._writing.write(request)
 
     def data_received(self, data: bytes) -> None:
@@ -62,7 +63,8 @@ class _Asking(asyncio.Protocol):
             raise SystemExit(f"the server answers {self._buffer[:head]!r}")
         if len(self._buffer) - head - 4 >= int(length[1]):
             self._buffer = b""
-            self._load.taken.append(time.perf_counter() - self._due)
+            self._freed = time.perf_counter()
+            self._load.taken.append(self._freed - self._due)
             self._load.free.append(self)
 
 
@@ -73,7 +75,7 @@ class _Gets:
         self.free: deque[_Asking] = deque()
         self.taken: list[float] = []
         self.sent: list[float] = []
-        """The seconds from when each request was due to when it was sent."""
+        """The seconds by which each request was sent late although a connection was free."""
         self._rate = rate
         chance = Random(1)
         target = "GET /v1/queues/{}/values/{} HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -154,6 +156,10 @@ async def _follow(port: int, target: str, streams: int, probes: int, slow: int) 
         arrived.clear()
         print("ready", flush=True)
         await loop.run_in_executor(None, sys.stdin.readline)
+        number = -1
+        while number != len(arrived):
+            number = len(arrived)
+            await asyncio.sleep(_QUIET)
     say({"arrived": arrived, "bytes": sum(stream.bytes for stream in following)})
 
 

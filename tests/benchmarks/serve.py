@@ -218,7 +218,7 @@ def _streams(
 ) -> Result:
     """Return how late the changes of a topic come, and what the server takes meanwhile.
 
-    The load ends once its streams have had time for what is on its way, which with ``every`` is a second.
+    The load ends once all that is on its way has come.
     """
     pinned = [] if core is None else ["--core", core]
     probes = min(_PROBES, streams - slow)
@@ -236,7 +236,6 @@ def _streams(
             memory.append(server.memory)
             time.sleep(_LOOK)
         result(writer)
-        time.sleep(2.0)
         taken = (server.cpu - cpu) / (time.perf_counter() - began)
         print(file=following.stdin, flush=True)
         found = result(following)
