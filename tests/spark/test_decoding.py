@@ -15,7 +15,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.types import ArrayType, DataType, IntegerType
 
 from lvq_kafka import LastValueQueue
+from lvq_kafka.core.facts import Format
 from lvq_kafka.errors import ConfigError
+from lvq_kafka.kafka import KafkaCluster
 from lvq_spark import snapshot
 from lvq_spark.decoding.avro_limits import AVRO_LIMITS, limit_avro
 from lvq_spark.decoding.decode import decode
@@ -182,6 +184,31 @@ def test_json_need_not_be_an_object_and_without_a_schema_it_is_a_variant(frame: 
     decoded = decode(df, "json", on_error="keep").selectExpr("cast(value as string) as text", "value_error").collect()
     assert [row.text for row in decoded] == ['{"a":[1,"x"]}', *[None] * 6]
     assert [row.value_error is None for row in decoded] == [True, True, False, False, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [("bytes", ["7", "x", None]), ("text", ["7", "x", "is not text in UTF-8"]), ("json", ["7", *["is not JSON"] * 2])],
+)
+def test_r53_a_queue_stands_for_its_declared_format(
+    frame: Frame, lvq_cluster: KafkaCluster, lvq_topic: str, form: Format, expected: list[str | None]
+) -> None:
+    queue = LastValueQueue.declare(lvq_topic, key_header=None, format=form, cluster=lvq_cluster)
+    rows = decode(frame(b"7", b"x", b"\xff"), queue, on_error="keep")
+    assert (
+        rows.schema["value"].dataType.simpleString() == {"bytes": "binary", "text": "string", "json": "variant"}[form]
+    )
+    told = rows.selectExpr("coalesce(value_error, try_validate_utf8(cast(value as string))) as said", "offset")
+    assert [row.said for row in told.orderBy("offset").collect()] == expected
+
+
+def test_r53_a_queue_without_a_format_is_refused_with_the_remedy(frame: Frame, make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    with pytest.raises(ConfigError, match=rf"lvq alter {queue.name} --format json") as caught:
+        decode(frame(), queue)
+    assert caught.value.options == ("form",)
+    with pytest.raises(ConfigError, match="text have neither a schema nor"):
+        decode(frame(), "text", "string")
 
 
 @pytest.mark.parametrize("schema", [None, "int", "array<int>", "struct<x int>"])

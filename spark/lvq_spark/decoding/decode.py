@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType
 
+from lvq_kafka.core.facts import Format
 from lvq_kafka.core.text.nearest import nearest
 from lvq_kafka.core.text.validation import choice, mapping
 from lvq_kafka.errors import ConfigError
+from lvq_kafka.queue import LastValueQueue
 from lvq_spark.decoding.forms import DecodedValue, read_values
 from lvq_spark.decoding.protobuf_message import ProtobufMessage
 from lvq_spark.decoding.schema_registry import Form, SubjectSchemas
@@ -35,7 +37,7 @@ _PLACE = ("topic", "partition", "offset")
 
 def decode(
     df: DataFrame,
-    form: Form,
+    form: Form | LastValueQueue[Any],
     schema: str | DataType | SubjectSchemas | ProtobufMessage | None = None,
     *,
     column: str = "value",
@@ -51,6 +53,7 @@ def decode(
     starts well. Here the whole value must match its schema; otherwise ``on_error`` applies. A null value (a delete)
     stays null::
 
+        prices = decode(snapshot(spark, queue), queue)  # in its declared format
         prices = decode(snapshot(spark, queue), "json", "price double, at timestamp")
         prices = decode(snapshot(spark, queue), "avro", read_subject(client, "prices-value"), on_error="keep")
         prices = decode(snapshot(spark, queue), "protobuf", ProtobufMessage("prices.Price", descriptors))
@@ -61,7 +64,8 @@ def decode(
     Args:
         df: a snapshot, or any frame with a column of bytes. The columns ``topic``, ``partition`` and ``offset``
             identify a row that cannot be decoded.
-        form: ``"json"`` uses `from_json`, ``"avro"`` uses ``from_avro`` (from the package ``spark-avro``), and
+        form: a queue stands for the format that it was declared with (R53). ``"bytes"`` stay what they are, ``"text"``
+            is UTF-8, ``"json"`` uses `from_json`, ``"avro"`` uses ``from_avro`` (from the package ``spark-avro``), and
             ``"protobuf"`` uses ``from_protobuf`` (from ``spark-protobuf``).
         schema: for JSON a Spark type (``"price double, at timestamp"``, ``"array<int>"``), or None for ``VARIANT``. A
             missing field is null. A null where the schema says ``NOT NULL``, at any depth, makes the row a bad one. For
@@ -76,12 +80,30 @@ def decode(
         options: further options of Spark's function, such as ``timestampFormat`` or ``emit.default.values``.
 
     Raises:
-        ConfigError: the column is missing or not binary, the schema cannot be used, or the session lacks the package.
+        ConfigError: the column is missing or not binary, the schema cannot be used, the session lacks the package, or
+            the queue was declared without a format.
     """
-    _check(df, form, column, on_error)
+    named = _declared_format(form) if isinstance(form, LastValueQueue) else form
+    _check(df, named, column, on_error)
     mapping("options", options, "Give options of Spark's function by name.")
-    read = read_values(df[quoted(column)], form, schema, df, column, framed=framed, options=options or {})
-    return _apply_policy(df, read, column, on_error, form)
+    read = read_values(df[quoted(column)], named, schema, df, column, framed=framed, options=options or {})
+    return _apply_policy(df, read, column, on_error, named)
+
+
+def _declared_format(queue: LastValueQueue[Any]) -> Format:
+    """Return the format that a queue was declared with.
+
+    Raises:
+        ConfigError: it was declared without one.
+    """
+    found = queue.definition.format
+    if found is None:
+        raise ConfigError(
+            f"The queue {queue.name} was declared without a format.",
+            options=["form"],
+            hint=f'Name it here, such as decode(frame, "json"), or for all: lvq alter {queue.name} --format json',
+        )
+    return found
 
 
 def _apply_policy(df: DataFrame, read: DecodedValue, column: str, on_error: OnError, form: Form) -> DataFrame:

@@ -61,6 +61,14 @@ def read_values(
                 hint=f'Call decode(..., "{schema.form}", ...), without framed.',
             )
         return _registered(raw, schema, options, df, column)
+    if form in ("bytes", "text"):
+        if framed or schema is not None:
+            raise ConfigError(
+                f"Values that are {form} have neither a schema nor a registry's frame.",
+                options=["framed" if framed else "schema"],
+                hint="Leave it out.",
+            )
+        return _text(raw) if form == "text" else DecodedValue(raw, F.lit(None).cast("string"))
     if framed:
         if form == "avro":
             raise ConfigError(
@@ -84,6 +92,13 @@ def read_values(
     if isinstance(schema, str):
         return _avro(raw, schema, schema, options, df)
     raise ConfigError("Avro needs the schema of the values.", options=["schema"], hint="Give its text, as JSON.")
+
+
+def _text(raw: Column) -> DecodedValue:
+    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+
+    value = raw.cast("string")
+    return DecodedValue(value, F.when(~F.is_valid_utf8(value), F.lit("is not text in UTF-8")))
 
 
 def _json(raw: Column, schema: str | DataType | None, options: Mapping[str, str]) -> DecodedValue:

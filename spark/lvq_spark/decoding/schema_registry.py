@@ -23,7 +23,7 @@ from lvq_spark.decoding.protobuf_message import BUILT_IN, ProtobufFiles, Protobu
 
 __all__ = ["Form", "SubjectSchemas", "WriterSchema", "read_subject"]
 
-Form = Literal["json", "avro", "protobuf"]
+Form = Literal["bytes", "text", "json", "avro", "protobuf"]
 """The encoding of values."""
 
 _FORMS: Mapping[str, Form] = {"JSON": "json", "AVRO": "avro", "PROTOBUF": "protobuf"}
