@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import signal
 import socket
 import time
@@ -52,10 +51,13 @@ def run_server(served: QueueApp, listening: socket.socket, most_streams: int) ->
 
 
 class _BoundedProtocol(HttpToolsProtocol):
-    """A connection. Beyond what the server allows, it is closed at once."""
+    """A connection. Beyond what the server allows, it is closed at once.
 
-    _head = 0.0
-    """The bytes of a head that has not ended; without its first part, if a request ended in it."""
+    The parser keeps what it gets of a head or a trailer, however long it is.
+    """
+
+    _beside = 0
+    """The bytes of a request beside its body; without its first part, if another ended in it."""
     _part = 0
     """The bytes that were received last; 0 once a request ended in them."""
 
@@ -66,22 +68,29 @@ class _BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._part = len(data)
-        self._head += len(data)
+        self._beside += len(data)
         super().data_received(data)
-        if self._head > _HEADERS and not self.transport.is_closing():
+        if self._beside <= _HEADERS or self.transport.is_closing():
+            return
+        if self.cycle is None or self.cycle.response_complete:  # type: ignore[redundant-expr]  # None at first
             self.send_400_response("The head of the request is too long.")
+        else:
+            self.transport.abort()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._head = self._part
+        self._beside = self._part
 
     def on_message_complete(self) -> None:
         self._part = 0
         super().on_message_complete()
 
+    def on_body(self, body: bytes) -> None:
+        self._beside -= len(body)
+        super().on_body(body)
+
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
-        self._head = -math.inf
         self.scope["raw_path"] = self.url.partition(b"?")[0]  # all of it: an address in absolute form names the host
 
 

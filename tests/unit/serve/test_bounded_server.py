@@ -128,6 +128,25 @@ async def test_r46_a_head_has_an_end_or_its_client_is_cut_off() -> None:
             writer.close()
 
 
+@pytest.mark.parametrize("begin", [b"0\r\nLong: ", b"1;long=", b"1\r\n"])
+async def test_r46_a_body_with_endless_frames_or_trailers_is_cut_off(begin: bytes) -> None:
+    """A trailer, an extension or the frames of a body, while the client reads a stream. A body may be long."""
+    async with scene() as on, serving(on) as (server, address):
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(
+            b"GET /v1/queues/prices/events HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+            + b"%x\r\n%s\r\n" % (50_000, b"b" * 50_000)
+        )
+        await asyncio.wait_for(reader.readuntil(b"end-of-dump"), 20)
+        writer.write(begin)
+        more = b"c\r\n1\r\n" * 200 if begin == b"1\r\n" else b"a" * 1000
+        async with asyncio.timeout(20):
+            while server.server_state.connections:
+                writer.write(more)
+                await asyncio.sleep(0.01)
+        writer.close()
+
+
 async def test_r46_requests_that_are_sent_at_once_are_answered_one_after_another() -> None:
     async with scene() as on, serving(on) as (_, address):
         reader, writer = await asyncio.open_connection(*address)
