@@ -54,7 +54,7 @@ EVENTS = HttpOperation(
         "heartbeat": Parameter(seconds(3600.0, least=1.0), "The most seconds between two events with the state."),
     },
     headers={"Last-Event-ID": "The last id of an earlier stream, to go on from. It counts rather than `since`."},
-    refusals=(406,),
+    refusals=(406, 501),
 )
 
 

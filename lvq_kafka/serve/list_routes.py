@@ -110,7 +110,7 @@ VALUES = HttpOperation(
         "limit": Parameter(whole_number(_MOST), f"The most values of a page; {_USUAL} if it is left out."),
         "after": Parameter(TEXT, "The token of the page before."),
     },
-    refusals=(406, 410),
+    refusals=(406, 410, 501),  # 501: selectors need a package
 )
 
 
