@@ -179,7 +179,7 @@ def test_r45_an_index_follows_its_view_to_another_topic(cluster: Prices, store: 
     with view:
         assert keys(view.top(9, by="number")) == "ba"
         recreate(cluster)
-        eventually(lambda: view.state == "caught-up" and "x" in view)
+        eventually(lambda: "x" in view and view.state == "caught-up")  # which it also was before
         assert keys(view.top(9, by="number")) == "azyx"
 
 
