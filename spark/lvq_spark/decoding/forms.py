@@ -287,9 +287,6 @@ def _avro_of_each(
 ) -> DecodedValue:
     """Decode Avro values, each from the schema that wrote it.
 
-    The names of values and what is read of them are elements of arrays, whose functions read each once. Otherwise Spark
-    would copy their expressions to each place where they are used, for hundreds of schemas.
-
     Args:
         frame: the frames of the values.
         writers: the names in frames of each schema.
@@ -300,17 +297,9 @@ def _avro_of_each(
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
     reader, (body, _) = str(schemas.reader), frame.value()
-    read = _avro(body, reader, reader, options, df)  # refuses a reader that cannot be used
-    if not writers:
-        return read
-
-    def parse(one: Column) -> Column:
-        parsed: Column | None = None
-        for writer, names in writers.items():
-            mine, own = one["identity"].isin(names), _avro_parsed(one["body"], writer, reader, options)
-            parsed = F.when(mine, own) if parsed is None else parsed.when(mine, own)
-        assert parsed is not None
-        return parsed
-
-    framed = F.array(F.struct(frame.identity.alias("identity"), body.alias("body")))
-    return _avro_whole(F.get(F.transform(framed, parse), 0))
+    read = _avro(body, reader, reader, options, df)  # refuses a reader that cannot be used, as Spark does no writer
+    parsed: Column | None = None
+    for writer, names in writers.items():
+        mine, own = frame.identity.isin(names), _avro_parsed(body, writer, reader, options)
+        parsed = F.when(mine, own) if parsed is None else parsed.when(mine, own)
+    return read if parsed is None else _avro_whole(parsed)
