@@ -298,8 +298,13 @@ def test_values_of_all_versions_of_a_subject_become_the_newest(spark: SparkSessi
         producer.put("new", framed(0x01020304, price(2.5, "USD")))
     writers = {7: WriterSchema(None, PRICE), 0x01020304: WriterSchema(None, PRICE_2)}
     schemas = SubjectSchemas("prices-value", "avro", PRICE_2, writers)
-    rows = decode(snapshot(spark, queue), "avro", schemas).collect()
-    assert {bytes(row.key): tuple(row.value) for row in rows} == {b"old": (1.5, "EUR"), b"new": (2.5, "USD")}
+    values = snapshot(spark, queue)
+    decoded = decode(values, "avro", schemas)
+    assert decoded.columns == values.columns, "what is computed on the way is gone"
+    assert {bytes(row.key): tuple(row.value) for row in decoded.collect()} == {
+        b"old": (1.5, "EUR"),
+        b"new": (2.5, "USD"),
+    }
 
 
 def test_a_value_of_an_unknown_schema_or_without_its_number_is_a_bad_one(frame: Frame) -> None:
@@ -443,6 +448,8 @@ def test_wrong_options_are_named(frame: Frame) -> None:
         decode(df, "avro", "price double")
     with pytest.raises(ConfigError, match=r"Spark cannot use the Avro schema: .*nonsense"):
         decode(df, "avro", '{"type": "nonsense"}')
+    with pytest.raises(ConfigError, match="__LVQ_decode_0 has a name that decode uses itself"):
+        decode(df.withColumnRenamed("topic", "__LVQ_decode_0"), "json")
     for policy in ("keep", "null", "drop"):
         with pytest.raises(ConfigError, match="already has a column Value_Raw"):  # Spark takes it for value_raw
             decode(df.withColumnRenamed("topic", "Value_Raw"), "json", "int", on_error=policy)  # type: ignore[arg-type]

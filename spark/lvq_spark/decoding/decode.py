@@ -16,6 +16,7 @@ from lvq_kafka.queue import LastValueQueue
 from lvq_spark.decoding.forms import DecodedValue, read_values
 from lvq_spark.decoding.protobuf_message import ProtobufMessage
 from lvq_spark.decoding.schema_registry import Form, SubjectSchemas
+from lvq_spark.decoding.staged_frame import PREFIX, StagedFrame
 from lvq_spark.schema import quoted
 from lvq_spark.session.local_session import require_column, require_frame
 
@@ -86,8 +87,9 @@ def decode(
     named = _declared_format(form) if isinstance(form, LastValueQueue) else form
     _check(df, named, column, on_error)
     mapping("options", options, "Give options of Spark's function by name.")
-    read = read_values(df[quoted(column)], named, schema, df, column, framed=framed, options=options or {})
-    return _apply_policy(df, read, column, on_error, named)
+    rows = StagedFrame(df)
+    read = read_values(df[quoted(column)], named, schema, rows, column, framed=framed, options=options or {})
+    return rows.clear(_apply_policy(rows.df, read, column, on_error, named))
 
 
 def _declared_format(queue: LastValueQueue[Any]) -> Format:
@@ -144,6 +146,11 @@ def _check(df: DataFrame, form: str, column: str, on_error: str) -> None:
             f"The column {column} is {found}, but only bytes can be decoded.",
             options=["column"],
             hint="Cast text to binary first." if found == "string" else "",
+        )
+    staged = [name for name in df.columns if name.lower().startswith(PREFIX)]
+    if staged:
+        raise ConfigError(
+            f"The column {staged[0]} has a name that decode uses itself.", options=["df"], hint="Rename it."
         )
     ours = {f"{column}_error".lower(), f"{column}_raw".lower()}  # Spark ignores case by default
     clash = [name for name in df.columns if name.lower() in ours]

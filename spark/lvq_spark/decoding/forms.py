@@ -18,6 +18,7 @@ from lvq_spark.decoding.avro_limits import limit_avro
 from lvq_spark.decoding.protobuf_message import ProtobufMessage
 from lvq_spark.decoding.registry_frames import RegistryFrame, identities, read_frame
 from lvq_spark.decoding.schema_registry import Form, SubjectSchemas, WriterSchema
+from lvq_spark.decoding.staged_frame import StagedFrame
 from lvq_spark.session.remote import spark_errors
 
 __all__ = ["DecodedValue", "read_values"]
@@ -40,7 +41,7 @@ def read_values(
     raw: Column,
     form: Form,
     schema: str | DataType | SubjectSchemas | ProtobufMessage | None,
-    df: DataFrame,
+    rows: StagedFrame,
     column: str,
     *,
     framed: bool,
@@ -60,7 +61,7 @@ def read_values(
                 options=["framed" if framed else "form"],
                 hint=f'Call decode(..., "{schema.form}", ...), without framed.',
             )
-        return _registered(raw, schema, options, df, column)
+        return _registered(raw, schema, options, rows, column)
     if form in ("bytes", "text"):
         if framed or schema is not None:
             raise ConfigError(
@@ -76,8 +77,8 @@ def read_values(
                 options=["framed"],
                 hint='Omit framed, and give read_subject(client, "<topic>-value") as the schema.',
             )
-        value, unframed = read_frame(raw, df, column).value((b"\0", b"\2\0") if form == "protobuf" else ())
-        read = read_values(value, form, schema, df, column, framed=False, options=options)
+        value, unframed = read_frame(raw, rows, column).value((b"\0", b"\2\0") if form == "protobuf" else ())
+        read = read_values(value, form, schema, rows, column, framed=False, options=options)
         return DecodedValue(read.value, F.coalesce(unframed, read.error))
     if form == "json":
         if isinstance(schema, ProtobufMessage):
@@ -88,9 +89,9 @@ def read_values(
             raise ConfigError(
                 "Protobuf needs the message of the values.", options=["schema"], hint="Give a ProtobufMessage."
             )
-        return _protobuf(raw, schema, options, df)
+        return _protobuf(raw, schema, options, rows.df)
     if isinstance(schema, str):
-        return _avro(raw, schema, schema, options, df)
+        return _avro(raw, schema, schema, options, rows.df)
     raise ConfigError("Avro needs the schema of the values.", options=["schema"], hint="Give its text, as JSON.")
 
 
@@ -245,25 +246,26 @@ def _followed(schema: str) -> str:
 
 
 def _registered(
-    raw: Column, schemas: SubjectSchemas, options: Mapping[str, str], df: DataFrame, column: str
+    raw: Column, schemas: SubjectSchemas, options: Mapping[str, str], rows: StagedFrame, column: str
 ) -> DecodedValue:
     """Decode values by the schemas that their frames name."""
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
-    frame = read_frame(raw, df, column)
+    frame = read_frame(raw, rows, column)
     good: dict[WriterSchema, list[str]] = {}
     bad: dict[str, list[str]] = {}
     for number, writer in schemas.writers.items():
         names = bad.setdefault(writer.damage, []) if writer.damage else good.setdefault(writer._replace(guid=None), [])
         names.extend(identities(number, writer.guid))
     if schemas.form == "avro":
-        read = _avro_of_each(frame, {writer.schema: names for writer, names in good.items()}, schemas, options, df)
+        read = _avro_of_each(frame, {writer.schema: names for writer, names in good.items()}, schemas, options, rows)
     else:
         value, wrong = F.lit(None).cast("binary"), F.lit(None).cast("string")
         for writer, names in good.items():  # Protobuf's with the message in one place, or all of JSON Schema
             mine, (own, why) = frame.identity.isin(names), frame.value(writer.frames)
             value, wrong = F.when(mine, own).otherwise(value), F.when(mine, why).otherwise(wrong)
-        read = read_values(value, schemas.form, schemas.reader, df, column, framed=False, options=options)
+        value = rows.computed(value)
+        read = read_values(value, schemas.form, schemas.reader, rows, column, framed=False, options=options)
         read = DecodedValue(read.value, F.coalesce(wrong, read.error))
 
     def naming(why: str) -> Column:
@@ -283,7 +285,7 @@ def _avro_of_each(
     writers: Mapping[str, list[str]],
     schemas: SubjectSchemas,
     options: Mapping[str, str],
-    df: DataFrame,
+    rows: StagedFrame,
 ) -> DecodedValue:
     """Decode Avro values, each from the schema that wrote it.
 
@@ -292,14 +294,16 @@ def _avro_of_each(
         writers: the names in frames of each schema.
         schemas: those of the subject.
         options: options of Spark's function.
-        df: the frame.
+        rows: the frame.
     """
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
-    reader, (body, _) = str(schemas.reader), frame.value()
-    read = _avro(body, reader, reader, options, df)  # refuses a reader that cannot be used, as Spark does no writer
+    reader, body = str(schemas.reader), rows.computed(frame.value()[0])
+    read = _avro(
+        body, reader, reader, options, rows.df
+    )  # refuses a reader that cannot be used, as Spark does no writer
     parsed: Column | None = None
     for writer, names in writers.items():
         mine, own = frame.identity.isin(names), _avro_parsed(body, writer, reader, options)
         parsed = F.when(mine, own) if parsed is None else parsed.when(mine, own)
-    return read if parsed is None else _avro_whole(parsed)
+    return read if parsed is None else _avro_whole(rows.computed(parsed))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 
+from lvq_spark.decoding.staged_frame import StagedFrame
 from lvq_spark.schema import TYPES
 
 __all__ = ["RegistryFrame", "identities", "read_frame"]
@@ -60,17 +61,19 @@ class RegistryFrame(NamedTuple):
         return value, wrong.when(length.isNull(), F.lit("is another message of its schema"))
 
 
-def read_frame(raw: Column, df: DataFrame, column: str) -> RegistryFrame:
+def read_frame(raw: Column, rows: StagedFrame, column: str) -> RegistryFrame:
     """Return the frame of a column's values, which is in a header or before the value."""
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
     header = F.lit(None).cast("binary")
-    if dict(df.dtypes).get("headers") == TYPES["headers"].replace(": ", ":").replace(", ", ","):
+    if dict(rows.df.dtypes).get("headers") == TYPES["headers"].replace(": ", ":").replace(", ", ","):
         name = _HEADERS.get(column, _HEADER)
-        header = F.get(F.filter(df["headers"], lambda one: one["key"] == name), 0)["value"]
+        header = F.get(F.filter(rows.df["headers"], lambda one: one["key"] == name), 0)["value"]
+        header = rows.computed(header)
     framed = F.coalesce(header, raw)
-    first = F.hex(F.substring(framed, 1, 1))
+    first = rows.computed(F.hex(F.substring(framed, 1, 1)))
     size = F.when(first == "00", _NAMES["00"]).when(first == "01", _NAMES["01"])
     name_of = F.when(F.octet_length(framed) > size, F.hex(F.substr(framed, F.lit(2), size)))
     number = F.when(first == "00", F.conv(name_of, 16, 10)).otherwise(F.lower(name_of))
-    return RegistryFrame(F.concat(first, name_of), number, raw, F.substr(framed, size + 2), header.isNotNull())
+    identity, rest = rows.computed(F.concat(first, name_of)), rows.computed(F.substr(framed, size + 2))
+    return RegistryFrame(identity, number, raw, rest, header.isNotNull())

@@ -37,7 +37,7 @@ _MOST_FIELDS = 10_000
 _MOST_REFERENCES = 1_000
 
 _MOST_VERSIONS = 200
-"""The most versions of a subject that are read. Each of Avro's is an expression: a hundred take Spark ten seconds."""
+"""The most versions of a subject that are read. Each of Avro's is an expression in Spark's plan."""
 
 _BUSY = (408, 429)
 """Statuses below 500 that pass: request timeout, and too many requests."""
