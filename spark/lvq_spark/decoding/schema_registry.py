@@ -45,7 +45,7 @@ _BUSY = (408, 429)
 logger = logging.getLogger("lvq_spark")
 
 
-class Registry(Protocol):
+class RegistryClient(Protocol):
     """The part of confluent-kafka's ``SchemaRegistryClient`` that is needed here."""
 
     def config(self) -> Any:
@@ -95,7 +95,7 @@ class SubjectSchemas:
 
 
 def read_subject(
-    client: Registry, subject: str, *, reader: str | DataType | None = None, timeout: float = 30.0
+    client: RegistryClient, subject: str, *, reader: str | DataType | None = None, timeout: float = 30.0
 ) -> SubjectSchemas:
     """Read all schemas of a subject, including those of deleted versions.
 
@@ -208,7 +208,7 @@ def _reason(error: BaseException) -> str:
     return type(error).__name__
 
 
-def _read(client: Registry, subject: str, reader: str | DataType | None) -> SubjectSchemas:
+def _read(client: RegistryClient, subject: str, reader: str | DataType | None) -> SubjectSchemas:
     found, newest = _versions(client, subject)
     kind = _kind(newest)
     if kind not in _FORMS:
@@ -226,7 +226,7 @@ def _read(client: Registry, subject: str, reader: str | DataType | None) -> Subj
     return SubjectSchemas(subject, form, target, writers)
 
 
-def _versions(client: Registry, subject: str) -> tuple[list[Any], Any]:
+def _versions(client: RegistryClient, subject: str) -> tuple[list[Any], Any]:
     """Return the versions of a subject, and its newest.
 
     That is a deleted one only if there are no others.
@@ -255,7 +255,7 @@ def _versions(client: Registry, subject: str) -> tuple[list[Any], Any]:
     return list(there.values()), there[max(there.keys() & live or there)]
 
 
-def _version(client: Registry, subject: str, version: int) -> Any:
+def _version(client: RegistryClient, subject: str, version: int) -> Any:
     # Serialized is what Protobuf's is called that programs can read; registries ignore it for other schemas.
     return client.get_version(subject, version, deleted=True, fmt="serialized")
 
@@ -268,7 +268,7 @@ class _Unusable(Exception):
     """A schema cannot be used; says why, as the end of a sentence about it."""
 
 
-def _parsed(client: Registry, registered: Any, form: Form) -> Any:
+def _parsed(client: RegistryClient, registered: Any, form: Form) -> Any:
     """Return what is needed of a schema: Avro's text, JSON's Spark type, or Protobuf's files.
 
     Raises:
@@ -295,7 +295,7 @@ def _parsed(client: Registry, registered: Any, form: Form) -> Any:
         raise _Unusable(str(why)) from None
 
 
-def _referred(client: Registry, schema: Any) -> dict[str, str]:
+def _referred(client: RegistryClient, schema: Any) -> dict[str, str]:
     """Return the texts of all schemas that a schema refers to, by the names in its references."""
     found: dict[str, str] = {}
     waiting, length = [schema], len(str(schema.schema_str))
@@ -341,7 +341,7 @@ def _check_size(fields: int) -> None:
 
 
 def _target(
-    client: Registry, newest: Any, form: Form, reader: str | DataType | None
+    client: RegistryClient, newest: Any, form: Form, reader: str | DataType | None
 ) -> str | DataType | ProtobufMessage:
     """Return what values become."""
     if form == "json":
@@ -359,7 +359,9 @@ def _target(
         raise _Unusable(str(why)) from None
 
 
-def _writer(client: Registry, registered: Any, form: Form, target: str | DataType | ProtobufMessage) -> WriterSchema:
+def _writer(
+    client: RegistryClient, registered: Any, form: Form, target: str | DataType | ProtobufMessage
+) -> WriterSchema:
     """Return how to read what a schema's values became."""
     guid = None if registered.guid is None else str(registered.guid)
     try:
