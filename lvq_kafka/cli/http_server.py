@@ -12,7 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from uvicorn import Config, Server
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lvq_kafka.cli.server_sockets import BACKLOG
 
@@ -50,48 +50,13 @@ def run_server(served: QueueApp, listening: socket.socket, most_streams: int) ->
         signal.raise_signal(number)  # in the event loop, its tasks would complain
 
 
-class _BoundedProtocol(HttpToolsProtocol):
-    """A connection. Beyond what the server allows, it is closed at once.
-
-    The parser keeps what it gets of a head or a trailer, however long it is.
-    """
-
-    _beside = 0
-    """The bytes of a request beside its body; without its first part, if another ended in it."""
-    _part = 0
-    """The bytes that were received last; 0 once a request ended in them."""
+class _BoundedProtocol(H11Protocol):
+    """A connection. Beyond what the server allows, it is closed at once."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if self.limit_concurrency is not None and len(self.connections) > self.limit_concurrency + _MORE:
             transport.abort()
-
-    def data_received(self, data: bytes) -> None:
-        self._part = len(data)
-        self._beside += len(data)
-        super().data_received(data)
-        if self._beside <= _HEADERS or self.transport.is_closing():
-            return
-        if self.cycle is None or self.cycle.response_complete:  # type: ignore[redundant-expr]  # None at first
-            self.send_400_response("The head of the request is too long.")
-        else:
-            self.transport.abort()
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._beside = self._part
-
-    def on_message_complete(self) -> None:
-        self._part = 0
-        super().on_message_complete()
-
-    def on_body(self, body: bytes) -> None:
-        self._beside -= len(body)
-        super().on_body(body)
-
-    def on_headers_complete(self) -> None:
-        super().on_headers_complete()
-        self.scope["raw_path"] = self.url.partition(b"?")[0]  # all of it: an address in absolute form names the host
 
 
 class BoundedServer(Server):
@@ -119,6 +84,7 @@ class BoundedServer(Server):
                 access_log=False,
                 server_header=False,
                 backlog=BACKLOG,
+                h11_max_incomplete_event_size=_HEADERS,
                 limit_concurrency=most_streams + _SPARE,
                 timeout_graceful_shutdown=_ENDING,
             )
@@ -154,7 +120,7 @@ class BoundedServer(Server):
     def _cut_off_late_clients(self, now: float) -> None:
         waiting: dict[object, tuple[object, float]] = {}
         for connection in list(self.server_state.connections):
-            assert isinstance(connection, HttpToolsProtocol)
+            assert isinstance(connection, H11Protocol)
             cycle, closing = connection.cycle, connection.transport.is_closing()
             unanswered = cycle is not None and not cycle.response_complete  # type: ignore[redundant-expr]  # None at first
             if unanswered and not closing:

@@ -29,6 +29,15 @@ _PARTS: Mapping[str, str] = {
 _EVERY = ("cache-control", "retry-after", *CURRENT)
 """The headers that a problem may have."""
 
+_OF_STATUS: Mapping[int, tuple[str, ...]] = {
+    401: ("www-authenticate",),
+    405: ("allow",),
+    408: ("connection",),
+    413: ("connection",),
+    415: ("accept-encoding",),
+}
+"""Those that a problem of one status may have."""
+
 
 def openapi_document(routes: Iterable[Route], *, max_wait: float, tokens: bool) -> dict[str, Any]:
     """Return the document of a server.
@@ -117,14 +126,14 @@ def _refusals(route: Route, *, tokens: bool) -> list[int]:
     operation: HttpOperation = route.operation
     found = {*_ALWAYS, *operation.refusals}
     if tokens and not route.public:
-        found.add(401)
+        found |= {401, 403}
     if "{queue}" in route.path:
-        found |= {403, 404, 503} if tokens else {404, 503}
+        found |= {404, 503}
     if route.long:
         found.add(503)
     return sorted(found - set(operation.answers))
 
 
 def _problem(status: int) -> dict[str, Any]:
-    headers = (*_EVERY, "www-authenticate") if status == 401 else _EVERY
+    headers = (*_EVERY, *_OF_STATUS.get(status, ()))
     return _answer(AnswerForm(HTTPStatus(status).phrase, {"application/problem+json": schema_of("Problem")}, headers))

@@ -187,6 +187,9 @@ HEADERS: Mapping[str, tuple[str, Schema]] = {
     "vary": ("The form depends on `Accept`.", _STRING),
     "x-accel-buffering": ("Keeps a proxy from holding events back.", _STRING),
     "retry-after": ("Seconds after which the same request may succeed.", {"type": "integer"}),
+    "allow": ("The methods that there are.", _STRING),
+    "accept-encoding": ("The encodings of bodies that are taken.", _STRING),
+    "connection": ("The connection is closed, since the rest of a body is not read.", _STRING),
     "www-authenticate": ("The kind of credentials that are needed (RFC 6750).", _STRING),
 }
 """The headers of answers: their meanings and schemas."""

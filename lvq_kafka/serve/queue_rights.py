@@ -38,6 +38,11 @@ class QueueRights:
             (readable if name == word else writable).add(name)
         return cls(frozenset(readable), frozenset(writable))
 
+    @property
+    def reads_all(self) -> bool:
+        """True if it may read every queue."""
+        return _ALL in self.readable
+
     def may_read(self, queue: str) -> bool:
         """Return whether it may read a queue."""
         return _ALL in self.readable or queue in self.readable

@@ -12,7 +12,7 @@ from typing import Any
 from lvq_kafka.cluster import Receipt
 from lvq_kafka.codecs import BYTES, JSON, TEXT
 from lvq_kafka.core.facts import Position
-from lvq_kafka.errors import Closed, LVQError, MessageTooLarge, TransportError
+from lvq_kafka.errors import BrokerUnavailable, Closed, LVQError, MessageTooLarge, TransportError
 from lvq_kafka.producing.producer import Producer
 from lvq_kafka.queue import LastValueQueue
 from lvq_kafka.runtime.aio import in_thread
@@ -23,6 +23,7 @@ __all__ = ["QueueWriter"]
 logger = logging.getLogger("lvq_kafka.serve")
 
 _FOR_ROOM = 10.0  # seconds that a write waits for room in a queue whose limits block
+_OPENING = 30.0  # seconds until a producer must be open; later, its client has been answered
 _CLOSING = 5.0  # seconds for what is on its way when a producer is closed
 _BETWEEN = 5.0  # seconds between two producers that fail
 
@@ -53,6 +54,8 @@ class QueueWriter:
         call = partial(self._queue._producer, BYTES, {"max_block": _FOR_ROOM})
         self._producer = await in_thread(call, undo=Producer.close)
         self._opened(self._producer)
+        if self._over:  # it was closed meanwhile
+            await self._close()
 
     async def write(self, key: bytes, value: bytes | None, request: WriteRequest) -> Position:
         """Write a value as it is, or a delete, and return its position once it is durable.
@@ -64,7 +67,15 @@ class QueueWriter:
         """
         if value is not None:
             await self._check(value, request)
-        producer = await self._working()
+        try:
+            async with asyncio.timeout(_OPENING):
+                producer = await self._working()
+        except TimeoutError:
+            raise BrokerUnavailable(
+                f"No producer for {self._queue.name} could be opened within {_OPENING:g} s. Nothing was written.",
+                code="_TIMED_OUT",
+                retriable=True,
+            ) from None
         try:
             return await (await self._send(producer, key, value, request))
         except TransportError as error:
@@ -97,12 +108,13 @@ class QueueWriter:
             if self._over:
                 raise Closed(f"The server no longer writes {self._queue.name}.")
             failed, now = self._failed, time.monotonic()
-            if self._producer is None or (failed is self._producer and now >= self._next):
+            if now >= self._next and (self._producer is None or failed is self._producer):
                 self._next = now + _BETWEEN
                 await self._close()
                 await self.open()
                 self._failed = None
-            assert self._producer is not None
+            if self._producer is None:
+                raise Closed(f"There is no producer for {self._queue.name}; another is opened soon.")
             return self._producer
 
     async def aclose(self) -> None:

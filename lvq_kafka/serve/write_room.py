@@ -33,15 +33,18 @@ class WriteRoom:
         return self._bytes
 
     def enter(self) -> WritePlace:
-        """Return a place for one more.
+        """Return a place for a write whose value has still to be read, so that it does not count."""
+        return WritePlace(self)
+
+    def add_write(self) -> None:
+        """Count one more.
 
         Raises:
-            HttpRefusal: there is none.
+            HttpRefusal: there are too many.
         """
         if self._number >= self._most:
             raise self._full()
         self._number += 1
-        return WritePlace(self)
 
     def add_bytes(self, size: int) -> None:
         """Take room for bytes.
@@ -53,9 +56,9 @@ class WriteRoom:
             raise self._full()
         self._bytes += size
 
-    def give_back(self, size: int) -> None:
-        """Give back a place, and room for bytes."""
-        self._number -= 1
+    def give_back(self, size: int, *, counted: bool) -> None:
+        """Give back room for bytes, and for a write that was counted."""
+        self._number -= counted
         self._bytes -= size
 
     def _full(self) -> HttpRefusal:
@@ -85,14 +88,15 @@ class WritePlace:
         self._bytes += size
 
     def keep(self) -> None:
-        """Keep it beyond the context, until `leave`."""
+        """Count the write, and keep its place until `leave`. Raises what `add_write` raises."""
+        self._room.add_write()
         self._kept = True
 
     def leave(self) -> None:
         """Give all back. Does nothing the second time."""
         if not self._over:
             self._over = True
-            self._room.give_back(self._bytes)
+            self._room.give_back(self._bytes, counted=self._kept)
 
     def __enter__(self) -> Self:
         return self

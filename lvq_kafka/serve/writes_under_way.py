@@ -43,12 +43,10 @@ class WritesUnderWay:
         )
         self._tasks: set[asyncio.Task[Position]] = set()
 
-    async def written(
+    def begin(
         self, name: WriteName | None, fingerprint: bytes, place: WritePlace, write: WriteCall
-    ) -> Position:
-        """Return the position of a write once it is durable.
-
-        If this repeats a write, it is the position of the first one.
+    ) -> asyncio.Task[Position] | Position:
+        """Begin a write, or return the one that this repeats: its position, if it is done.
 
         Args:
             name: that of the write, by which it can be repeated; None if it has none.
@@ -57,39 +55,48 @@ class WritesUnderWay:
             write: does it.
 
         Raises:
-            HttpRefusal: it is not known in time whether it is written, or its name is that of another.
-            LVQError: what ``write`` raises.
+            HttpRefusal: the name is that of another write, or there is no room.
         """
-        task = None
         if name is not None:
-            task = self._repeated.running(name, fingerprint)
+            running = self._repeated.running(name, fingerprint)
             position = self._repeated.done(name, fingerprint, time.monotonic())
-            if position is not None:
-                return position
-        if task is None:
-            task = asyncio.ensure_future(write())
-            place.keep()
-            self._tasks.add(task)
-            if name is not None:
-                self._repeated.begin(name, fingerprint, task)
-            task.add_done_callback(partial(self._ended, name, place))
-        else:
-            place.leave()
-        await asyncio.wait({task}, timeout=_PATIENCE)
-        fault = None if not task.done() or task.cancelled() else task.exception()
+            repeated = running if position is None else position
+            if repeated is not None:
+                place.leave()
+                return repeated
+        place.keep()
+        task = asyncio.ensure_future(write())
+        self._tasks.add(task)
+        if name is not None:
+            self._repeated.begin(name, fingerprint, task)
+        task.add_done_callback(partial(self._ended, name, place))
+        return task
+
+    @staticmethod
+    async def outcome(begun: asyncio.Task[Position] | Position, *, named: bool) -> Position:
+        """Return the position of a write once it is durable.
+
+        Args:
+            begun: what `begin` returned.
+            named: whether the write has a name, by which it can be repeated.
+
+        Raises:
+            HttpRefusal: it is not known in time whether it is written.
+            LVQError: what the write raises.
+        """
+        if isinstance(begun, Position):
+            return begun
+        try:
+            await asyncio.wait({begun}, timeout=_PATIENCE)
+        except asyncio.CancelledError:  # the server ends, and would answer that nothing was written
+            raise _unknown("the server ends", named=False) from None
+        fault = None if not begun.done() or begun.cancelled() else begun.exception()
         if fault is not None and not isinstance(fault, LVQError):
             logger.error("a write could not be done", exc_info=fault)
             raise HttpRefusal(504, "The server has a fault, which its log shows. This may have been written.")
-        if not task.done():
-            again = "Repeat it with its Idempotency-Key to learn it." if name is not None else "Read the key to see."
-            raise HttpRefusal(
-                504,
-                f"It is not known whether this was written: the cluster has not answered for {_PATIENCE:g} s. It may "
-                "have been, or may still be.",
-                hint=again,
-                kind="OutcomeUnknown",
-            )
-        return task.result()
+        if not begun.done():
+            raise _unknown(f"the cluster has not answered for {_PATIENCE:g} s", named=named)
+        return begun.result()
 
     def _ended(self, name: WriteName | None, place: WritePlace, task: asyncio.Task[Position]) -> None:
         place.leave()
@@ -97,3 +104,12 @@ class WritesUnderWay:
         failed = task.cancelled() or task.exception() is not None
         if name is not None:
             self._repeated.end(name, None if failed else task.result(), time.monotonic())
+
+
+def _unknown(why: str, *, named: bool) -> HttpRefusal:
+    return HttpRefusal(
+        504,
+        f"It is not known whether this was written: {why}. It may have been, or may still be.",
+        hint="Repeat it with its Idempotency-Key to learn it." if named else "Read the key to see.",
+        kind="OutcomeUnknown",
+    )

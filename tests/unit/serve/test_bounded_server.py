@@ -7,17 +7,19 @@ import resource
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
+from pathlib import Path
 
 import pytest
 
 from lvq_kafka.cli import http_server
 from lvq_kafka.cli.http_server import BoundedServer, allow_open_files
 from lvq_kafka.serve import http_peer
+from tests.unit.serve.desks import Desk, desk
 from tests.unit.serve.scenes import Scene, scene
 
 
 @asynccontextmanager
-async def serving(on: Scene, most: int = 100) -> AsyncIterator[tuple[BoundedServer, tuple[str, int]]]:
+async def serving(on: Scene | Desk, most: int = 100) -> AsyncIterator[tuple[BoundedServer, tuple[str, int]]]:
     with socket.create_server(("127.0.0.1", 0), backlog=100) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
         server = BoundedServer(on.app, most, lambda _: None)
@@ -128,9 +130,9 @@ async def test_r46_a_head_has_an_end_or_its_client_is_cut_off() -> None:
             writer.close()
 
 
-@pytest.mark.parametrize("begin", [b"0\r\nLong: ", b"1;long=", b"1\r\n"])
-async def test_r46_a_body_with_endless_frames_or_trailers_is_cut_off(begin: bytes) -> None:
-    """A trailer, an extension or the frames of a body, while the client reads a stream. A body may be long."""
+@pytest.mark.parametrize("begin", [b"0\r\nLong: ", b"1;long="])
+async def test_r46_a_body_with_an_endless_trailer_is_cut_off(begin: bytes) -> None:
+    """A trailer, or an extension of a frame, while the client reads a stream. A body may be long."""
     async with scene() as on, serving(on) as (server, address):
         reader, writer = await asyncio.open_connection(*address)
         writer.write(
@@ -139,10 +141,9 @@ async def test_r46_a_body_with_endless_frames_or_trailers_is_cut_off(begin: byte
         )
         await asyncio.wait_for(reader.readuntil(b"end-of-dump"), 20)
         writer.write(begin)
-        more = b"c\r\n1\r\n" * 200 if begin == b"1\r\n" else b"a" * 1000
         async with asyncio.timeout(20):
             while server.server_state.connections:
-                writer.write(more)
+                writer.write(b"a" * 1000)
                 await asyncio.sleep(0.01)
         writer.close()
 
@@ -220,3 +221,59 @@ def test_open_files_are_allowed_for_all_clients(
     monkeypatch.setattr(resource, "setrlimit", lambda _, found: made.append(found))
     assert allow_open_files(1000) == few
     assert made == ([] if now is None else [now])
+
+
+PUT = b"PUT /v1/queues/prices/values/IBM HTTP/1.1\r\nHost: localhost\r\n"
+
+
+async def answered(address: tuple[str, int], *parts: bytes) -> bytes:
+    """Send parts of requests on a connection, each after a moment, and return what comes until it is quiet or ends."""
+    reader, writer = await asyncio.open_connection(*address)
+    for part in parts:
+        writer.write(part)
+        await writer.drain()
+        await asyncio.sleep(0.01)
+    found = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
+    writer.close()
+    return found
+
+
+@pytest.mark.parametrize("apart", [False, True])
+async def test_r52_a_client_that_would_speak_another_protocol_has_its_value_written_whole(apart: bool) -> None:
+    """Java's own client asks for HTTP/2 with each request."""
+    head = PUT + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nContent-Length: 6\r\n\r\n"
+    async with desk() as on, serving(on) as (_, address):
+        parts = [head, b"118.50"] if apart else [head + b"118.50"]
+        assert (await answered(address, *parts)).startswith(b"HTTP/1.1 204")
+        assert on.stored() == [(b"IBM", b"118.50")]
+
+
+async def test_r52_bytes_after_a_value_on_its_connection_take_no_answer_back() -> None:
+    """The client has counted characters, not bytes."""
+    async with desk() as on, serving(on) as (_, address):
+        found = await answered(address, PUT + b"Content-Length: 6\r\n\r\n" + "Z\u00fcrich".encode())
+        assert found.startswith(b"HTTP/1.1 204")
+        assert on.stored() == [(b"IBM", "Z\u00fcric".encode())]
+
+
+async def test_r52_a_trailer_names_no_user(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("user:alice prices:write\n")
+    tokens.chmod(0o600)
+    chunked = b"Transfer-Encoding: chunked\r\n\r\n1\r\n1\r\n0\r\nRemote-User: alice\r\n\r\n"
+    async with desk(token_file=tokens, user_header="Remote-User") as on, serving(on) as (_, address):
+        assert (await answered(address, PUT + chunked)).startswith(b"HTTP/1.1 401")
+        assert on.stored() == []
+
+
+async def test_r52_a_write_is_unknown_to_a_client_whose_server_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "_ENDING", 0.05)
+    monkeypatch.setattr("lvq_kafka.serve.queue_writer._CLOSING", 0.01)
+    async with desk() as on:
+        async with serving(on) as (server, address):
+            on.cluster.disconnect()
+            answer = asyncio.ensure_future(answered(address, PUT + b"Content-Length: 1\r\n\r\n1"))
+            await on.until(1)
+            server.should_exit = True
+            assert (await asyncio.wait_for(answer, 20)).startswith(b"HTTP/1.1 504")
+        on.cluster.reconnect()

@@ -56,6 +56,12 @@ async def test_r46_r48_metrics_need_a_token_and_name_no_queue_that_its_bearer_ma
         assert ("other" in some.body.decode(), ("lvq_reader_values", "prices") in numbers(some)) == (False, True)
         everything = numbers(await client.get("/metrics", authorization=f"Bearer {'b' * 32}"))
         assert {queue for _, queue in everything} == {"", "prices", "other"}
+        async with app(prices, others, writable=[other], token_file=tmp_path / "tokens") as written:
+            client = AsgiClient(written)
+            some = await client.get("/metrics", authorization=f"Bearer {'a' * 32}")
+            assert "other" not in some.body.decode(), "also as the topic of a producer"
+            everything = await client.get("/metrics", authorization=f"Bearer {'b' * 32}")
+            assert 'messaging_destination_name="other"' in everything.body.decode()
 
 
 async def test_r48_a_view_that_was_closed_is_measured_no_longer_and_its_counters_stay() -> None:

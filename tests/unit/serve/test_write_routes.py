@@ -4,63 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from lvq_kafka import BYTES, JSON, TEXT, Codec, Groups, LastValueQueue, Limits, Ttl
+from lvq_kafka import BYTES, JSON, TEXT, Codec, Groups, LastValueQueue, Limits, Position, Ttl
 from lvq_kafka.errors import BrokerUnavailable, Closed, ConfigError, DeliveryFailed, DeliveryUnknown, MessageTooLarge
-from lvq_kafka.serve import QueueApp, app, http_peer, writes_under_way
+from lvq_kafka.serve import app, http_peer, writes_under_way
 from lvq_kafka.serve.write_requests import LARGEST_VALUE, read_write
 from lvq_kafka.testing import MemoryCluster
 from tests.clock import Clock
 from tests.unit.serve.asgi_client import AsgiClient, Reply
+from tests.unit.serve.desks import desk
 from tests.unit.serve.scenes import scene, values_of
 from tests.unit.serve.test_write_rules import request
 
 IBM = "/v1/queues/prices/values/IBM"
-
-
-@dataclass
-class Desk:
-    """An application that writes the topic ``prices``, and a client."""
-
-    cluster: MemoryCluster
-    app: QueueApp
-    client: AsgiClient
-
-    def stored(self) -> list[tuple[bytes | None, bytes | None]]:
-        return [(record.key, record.value) for record in self.cluster.records("prices")]
-
-    @property
-    def under_way(self) -> int:
-        return len(self.app._served.writes.room)
-
-    async def until(self, writes: int) -> None:
-        """Wait until this many writes are under way."""
-        async with asyncio.timeout(10):
-            while self.under_way != writes:
-                await asyncio.sleep(0)
-
-
-@asynccontextmanager
-async def desk(value: Codec[Any] = TEXT, *, queue: dict[str, Any] | None = None, **options: Any) -> AsyncIterator[Desk]:
-    cluster = MemoryCluster()
-    if queue is None:
-        prices = values_of(cluster, value)
-    else:
-        prices = LastValueQueue.declare("prices", key_header="ticker", value=value, cluster=cluster, **queue)
-    async with app(prices, writable=True, **options) as served:
-        client = AsgiClient(served)
-        async with asyncio.timeout(20):
-            while (await client.get("/ready")).status == 503:
-                await asyncio.sleep(0.01)
-        yield Desk(cluster, served, client)
 
 
 class TestWrites:
@@ -350,6 +311,7 @@ class TestFailures:
             def refuse(*arguments: Any) -> Any:
                 raise BrokerUnavailable("No broker.", code="_TRANSPORT", retriable=True)
 
+            monkeypatch.setattr("lvq_kafka.serve.queue_writer._BETWEEN", 0.0)
             monkeypatch.setattr(LastValueQueue, "_producer", refuse)
             assert [(await on.client.put(IBM, b"1")).status for _ in range(2)] == [503, 503]
             monkeypatch.setattr(LastValueQueue, "_producer", opens)
@@ -422,13 +384,14 @@ class TestRepetitions:
         async def write() -> Any:
             return next(positions)
 
-        positions = iter(["first", "second"])
+        first, second = Position("prices", 0, 1), Position("prices", 0, 2)
+        positions = iter([first, second])
         seen = []
         for passes in (0, 599, 1):
             clock.now += passes
             with place.room.enter() as held:
-                seen.append(await place.written((b"", "a"), b"", held, write))
-        assert seen == ["first", "first", "second"]
+                seen.append(await place.outcome(place.begin((b"", "a"), b"", held, write), named=True))
+        assert seen == [first, first, second]
 
 
 class TestRights:

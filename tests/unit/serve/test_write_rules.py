@@ -254,8 +254,8 @@ class TestRoom:
             number, taken = len(open_places), sum(size for _, size in open_places)
             assert (len(room), room.size) == (number, taken)
             if number == 3:
-                with refused(503) as error:
-                    room.enter()
+                with refused(503) as error, room.enter() as place:
+                    place.keep()
                 assert ("retry-after", "1") in error.value.headers
                 place, _ = open_places.pop(data.draw(st.integers(0, 2)))
                 place.leave()
