@@ -7,8 +7,8 @@ A current value, from ``get``, ``browse``, ``watch``, ``consume`` and ``export``
 
 - ``key``, ``value`` and header values are text if their bytes are UTF-8, else ``{"base64": "…"}``. A header without a
   value is null.
-- With ``--format json``, ``value`` is the JSON itself. A value that does not match ``--format`` appears as
-  ``undecodable`` instead of ``value``.
+- Where the format is JSON, by ``--format`` or by the queue, ``value`` is the JSON itself. A value of another format
+  appears as ``undecodable`` instead of ``value``.
 - ``position`` is its place in the log, ``topic/partition/offset``; ``timestamp`` is in seconds since the epoch.
 - ``headers`` holds the last header of each name, the one that counts. ``all_headers`` is present when a name repeats,
   and holds all headers in order, as pairs.
@@ -30,8 +30,9 @@ Everything that is not a value has an ``event``:
   ``lvq watch --since`` takes this line.
 
 ``put --from-jsonl`` and ``send --from-jsonl`` read the same lines. They need ``value``, and ``key`` or ``headers``;
-``deleted`` deletes the key; other fields and events are ignored. So the output of one queue is valid input for another.
-The first line of an export says whether its values are JSON: if ``--format`` disagrees, nothing is read.
+``deleted`` deletes the key; other fields and events are ignored. So the output of one queue is valid input for another
+of the same format. The first line of an export says whether its values are JSON: if the format that they would be read
+as is another, nothing is read.
 """
 
 from __future__ import annotations
@@ -190,8 +191,14 @@ class Line:
     delete: bool = False
 
 
-def parse_line(text: str, form: Format) -> Line | None:
+def parse_line(text: str, form: Format, *, named: bool = True) -> Line | None:
     """Parse a line; return None if it holds neither a value nor a deletion.
+
+    Args:
+        text: the line.
+        form: the format that its value shall have.
+        named: whether somebody named it. It may also be only that of the queue, and the lines come from one that has
+            none, whose JSON they have as text.
 
     Raises:
         DecodeError: the line is malformed; the error says why.
@@ -215,13 +222,34 @@ def parse_line(text: str, form: Format) -> Line | None:
     headers = parse_headers(row.get("all_headers", row.get("headers")), text)
     if "undecodable" in row:
         if form != "bytes":
-            raise _unreadable("has an undecodable value", text, hint="Use --format bytes.")
+            raise _unreadable(
+                "has an undecodable value",
+                text,
+                hint="Leave it out; or write the lines with --format bytes, and read them so.",
+            )
         return Line(key, _stored("undecodable", row["undecodable"], text), headers)
     if "value" not in row:
         raise _unreadable("has no value", text)
     if form == "json":
+        if not named and _is_json_as_text(row["value"]):
+            raise _unreadable(
+                "has JSON as text, which would be written as text within JSON",
+                text,
+                hint="To write it as it is, give --format bytes; --format json writes the text.",
+            )
         return Line(key, row["value"], headers)
     return Line(key, parse_value(_stored("value", row["value"], text), form), headers)
+
+
+def _is_json_as_text(value: object) -> bool:
+    """Return whether a value is the text of an object or a list."""
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
+        return False
+    try:
+        read_json(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _check_export(row: Mapping[str, Any], form: Format, text: str) -> None:
@@ -231,7 +259,7 @@ def _check_export(row: Mapping[str, Any], form: Format, text: str) -> None:
     written = row.get("format", form)
     if (written == "json") != (form == "json"):
         raise _unreadable(
-            f"comes from an export with --format {written}, but its values would be read as {form}",
+            f"comes from an export of values as {written}, but they would be read as {form}",
             text,
             hint=f"Give --format {written} here too.",
         )

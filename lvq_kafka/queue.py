@@ -35,7 +35,7 @@ from lvq_kafka.declared.registry import Registry
 from lvq_kafka.declared.registry_watch import RegistryWatch
 from lvq_kafka.dialects.address import Address, LinkRole
 from lvq_kafka.dialects.address_forms import parse_address
-from lvq_kafka.errors import ConfigError, LVQError, QueueNotDeclared
+from lvq_kafka.errors import ConfigError, LVQError, QueueMismatch, QueueNotDeclared
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.kafka.connecting import connect_within
 from lvq_kafka.managing import auto_creation, declaring, management
@@ -254,12 +254,18 @@ class LastValueQueue(Bound, Generic[V]):
     ) -> None:
         self._bare, self._watch = definition, watch
         self.cluster = cluster
-        self.value_codec = CODECS[definition.format or "bytes"] if value is DECLARED else codec_of(value)
+        self._asked = value
+        self._choose_codec()
         self.declaration: Declaration | None = None
         self._address: Address | None = None
         self._missing = False  # and the address says how to declare it
         self._linking = Lock()
         self._opened = opened.pop_all()  # takes over the duty to close
+
+    def _choose_codec(self) -> None:
+        """Choose the codec that was asked for, which may be that of the definition."""
+        value = self._asked
+        self.value_codec = CODECS[self._bare.format or "bytes"] if value is DECLARED else codec_of(value)
 
     @classmethod
     def _of(cls, name: str, value: Codec[T] | type[T], cluster: Cluster, opened: ExitStack) -> LastValueQueue[T]:
@@ -402,10 +408,17 @@ class LastValueQueue(Bound, Generic[V]):
             instance("spec", spec, TopicSpec, "For example spec=TopicSpec(partitions=6).")
         with ExitStack() as opened:
             cluster = connect_within(opened, bootstrap_servers, config=config, cluster=cluster)
-            definition, unread = declaring.complete(cluster, request)
-            declaration = declaring.declare(
-                cluster, definition, start=start, spec=spec or TopicSpec(), on_mismatch=on_mismatch
+            declare = partial(
+                declaring.declare, cluster, start=start, spec=spec or TopicSpec(), on_mismatch=on_mismatch
             )
+            definition, unread = declaring.complete(cluster, request)
+            try:
+                declaration = declare(definition)
+            except QueueMismatch:
+                if definition.format is None or definition.format != request.codec_format:
+                    raise
+                # Somebody else was faster, whose format counts: a codec asks for none (R53).
+                declaration = declare(declaring.complete(cluster, request)[0])
             queue = cls._of(name, value, cluster, opened)
             queue.declaration = replace(declaration, unchecked=(*declaration.unchecked, *unread))
             return queue
@@ -736,9 +749,10 @@ class LastValueQueue(Bound, Generic[V]):
         with self._linking:
             if self._missing:
                 self._bare, self.declaration = auto_creation.declare_for(
-                    role, self.cluster, self._address, _format_said(self.value_codec)
+                    role, self.cluster, self._address, _format_said(self._asked)
                 )
                 self._watch, self._missing = _watch_on(self.cluster, self.name), False
+                self._choose_codec()
         addressed.check_asserted(self.definition, self._address, role)
 
     def _manage(self) -> None:
@@ -755,6 +769,7 @@ class LastValueQueue(Bound, Generic[V]):
             if self._missing:
                 self._bare = addressed.declared_at(self.cluster, self._address)
                 self._watch, self._missing = _watch_on(self.cluster, self.name), False
+                self._choose_codec()
 
     # ---------------------------------------------------------------- management
 
@@ -978,8 +993,8 @@ class LastValueQueue(Bound, Generic[V]):
         older ones keep the terms they were written under. The topic's settings go along.
 
         Of two alterations at once, the first counts. Other options than ``keyless``, ``ttl``, ``expiry_topic``,
-        ``max_delay``, ``limits``, ``default_filters``, ``max_deliveries`` and ``dead_letters`` are as they were
-        declared.
+        ``max_delay``, ``limits``, ``default_filters``, ``max_deliveries``, ``dead_letters`` and ``format`` are as they
+        were declared.
 
         Args:
             on_mismatch: the policy for settings of the topic that do not suit the altered options.

@@ -60,8 +60,10 @@ class Sent:
     position: Position
 
 
-def lines_of(source: IO[bytes], form: Format) -> Iterator[Line | None]:
+def lines_of(source: IO[bytes], form: Format, *, named: bool = True) -> Iterator[Line | None]:
     """Yield the messages in a file's lines, and None whenever the next line is not there yet.
+
+    Args as in `parse_line`.
 
     Raises:
         DecodeError: a line cannot be read; the error names it.
@@ -92,7 +94,7 @@ def lines_of(source: IO[bytes], form: Format) -> Iterator[Line | None]:
         if isinstance(text, Exception):
             raise text
         number += 1
-        line = _parse(text, form, number)
+        line = _parse(text, form, number, named=named)
         if line is not None:
             yield line
 
@@ -108,11 +110,11 @@ def _own(source: IO[bytes]) -> IO[bytes]:
         return source
 
 
-def _parse(text: bytes, form: Format, number: int) -> Line | None:
+def _parse(text: bytes, form: Format, number: int, *, named: bool) -> Line | None:
     if not text.strip():
         return None
     try:
-        return parse_line(text.decode("utf-8"), form)
+        return parse_line(text.decode("utf-8"), form, named=named)
     except UnicodeDecodeError:
         raise DecodeError(f"Line {number} is not UTF-8.", position=None, raw=text) from None
     except DecodeError as error:

@@ -59,6 +59,7 @@ class Indexing(Generic[V]):
             return IndexRule(name, by, {"header": by}, lambda record: _place_by_header(record, by))
         function("by", by, "entry", hint="An entry is indexed at once, by a plain function.", classes=False)
         said = {"function": token_hex(8)} if version is None else {"version": text("version", version)}
+        said["codec"] = self._codec.name  # somebody else may alter the declared format, and not the version
         return IndexRule(name, by, said, lambda record: self._place_by_function(record, by, name))
 
     def _place_by_function(self, record: Record, by: IndexBy[V], name: str) -> bytes | None:

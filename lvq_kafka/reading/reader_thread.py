@@ -144,6 +144,8 @@ class ReaderThread:
     def _close_store(self, reason: Exception | None = None) -> None:
         if self._keeper is not None:
             with self._shared.lock:
+                if reason is not None:  # before the file is closed: others wait for the lock, and learn why
+                    self._shared.catch_up.fail(reason)
                 self._keeper.close(self._shared.catch_up, reason or self._shared.catch_up.failure)
 
     def _open(self) -> None:

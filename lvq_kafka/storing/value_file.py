@@ -291,6 +291,7 @@ class ValueFile:
         """
         with _open_files.lock:
             self._stop_reading()
+            self._number = None  # another process may write before this one does again
             if not len(self._cuts) and not len(self._readers):
                 _open_files.by_path.pop(self.path, None)
                 self._env.close()

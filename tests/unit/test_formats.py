@@ -16,6 +16,7 @@ from lvq_kafka import BYTES, DECLARED, JSON, TEXT, AddressSettings, Codec, LastV
 from lvq_kafka.core.facts import Format
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.errors import ConfigError, QueueMismatch
+from lvq_kafka.managing import declaring
 from lvq_kafka.testing import MemoryCluster
 
 
@@ -83,6 +84,34 @@ def test_r53_a_declaration_that_names_no_format_matches_a_queue_of_any(
         assert declare(memory_cluster, value).newest().format == form
         assert "format" not in caplog.text
         queue.drop()
+
+
+def test_r53_the_format_of_a_codec_yields_to_that_of_a_declaration_that_was_faster(
+    memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = declaring.complete
+
+    def late(*arguments: Any) -> Any:
+        found = first(*arguments)
+        monkeypatch.setattr(declaring, "complete", first)
+        declare(memory_cluster, TEXT)
+        return found
+
+    monkeypatch.setattr(declaring, "complete", late)
+    assert declare(memory_cluster, JSON).definition.format == "text"
+    monkeypatch.setattr(declaring, "complete", late)
+    with pytest.raises(QueueMismatch):
+        declare(memory_cluster, JSON, keyless="refuse")
+
+
+def test_r53_an_object_that_found_no_queue_goes_by_the_one_that_somebody_declares(
+    memory_cluster: MemoryCluster,
+) -> None:
+    early = LastValueQueue.at("prices?last-value-key=ticker", value=DECLARED, cluster=memory_cluster)
+    assert early.value_codec is BYTES
+    declare(memory_cluster, JSON)
+    early.producer().close()
+    assert early.value_codec is JSON
 
 
 @pytest.mark.parametrize("before", ["text", None])

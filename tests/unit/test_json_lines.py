@@ -111,7 +111,7 @@ def test_a_deletion_reads_as_one_and_other_events_are_passed_over() -> None:
         ('{"key": "IBM"}', "has no value"),
         (
             '{"lvq_export": 1, "format": "json"}',
-            r"with --format json, but .* read as bytes\. Give --format json here too",
+            r"of values as json, but .* read as bytes\. Give --format json here too",
         ),
         ('{"lvq_export": 2, "format": "bytes"}', "version 2, which needs a newer lvq"),
         ('{"event": "deleted"}', "is a delete without a key"),
@@ -132,7 +132,7 @@ def test_an_export_is_read_in_the_form_that_it_was_written_in() -> None:
     """Text that was JSON used to lose its quotes, or to get a second pair."""
     assert parse_line('{"lvq_export": 1, "format": "text"}', "bytes") is None
     assert parse_line('{"lvq_export": 1, "format": "json"}', "json") is None
-    with pytest.raises(DecodeError, match="with --format bytes"):
+    with pytest.raises(DecodeError, match="of values as bytes"):
         parse_line('{"lvq_export": 1, "format": "bytes"}', "json")
 
 

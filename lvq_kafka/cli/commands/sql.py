@@ -43,8 +43,8 @@ def sql(invocation: Invocation, query: str, queues: tuple[str, ...], *, form: Fo
     """Answer a query in the SQL of DuckDB.
 
     QUERY is one SELECT; it can only read. Each QUEUE is a table of its name, at one cut, with the columns key, value,
-    topic, partition, offset, timestamp, headers and expires. With --format json, value has the fields of the JSON, as
-    in value.price; a value that is not JSON is null there, with its bytes in value_raw.
+    topic, partition, offset, timestamp, headers and expires. Where values are JSON, value has its fields, as in
+    value.price; a value that is not JSON is null there, with its bytes in value_raw.
 
     A program gets a line for each row, and a last one with the event "end-of-rows", which has the cut and the state of
     each queue.

@@ -179,12 +179,12 @@ def send(
     """
     _either(value is not None, source)
     queue = invocation.open(choice, form, create=True)
-    form = form_of(queue.value_codec)
+    named, form = form is not None, form_of(queue.value_codec)
     if source is None:
         assert value is not None
         given: Iterable[Line | None] = [Line(None, _value(value, form), [])]
     else:
-        given = lines_of(source, form)
+        given = lines_of(source, form, named=named)
     common = CommonTerms(schedule, group, _headers_of(headers), ttl, priority, sort)
     _produce(invocation, queue, given, quiet, common)
 
@@ -235,9 +235,9 @@ def put(
     if source is None and value is None:
         raise click.UsageError("Give KEY and VALUE; - as VALUE is stdin. To remove a key: lvq delete.")
     queue = invocation.open(choice, form, create=True)
-    form = form_of(queue.value_codec)
+    named, form = form is not None, form_of(queue.value_codec)
     if key is None or value is None:
-        given: Iterable[Line | None] = lines_of(source, form)
+        given: Iterable[Line | None] = lines_of(source, form, named=named)
     else:
         given = [Line(encode_key(key), _value(value, form), [])]
     common = CommonTerms(schedule, group, _headers_of(headers), ttl, priority, sort)

@@ -98,12 +98,13 @@ def _declared_format(queue: LastValueQueue[Any]) -> Format:
     Raises:
         ConfigError: it was declared without one.
     """
-    found = queue.definition.format
+    found = queue.newest().format
     if found is None:
         raise ConfigError(
             f"The queue {queue.name} was declared without a format.",
             options=["form"],
-            hint=f'Name it here, such as decode(frame, "json"), or for all: lvq alter {queue.name} --format json',
+            hint='Name it here, such as decode(frame, "json"); or give the queue one: '
+            f"lvq alter {queue.name} --format json",
         )
     return found
 

@@ -69,3 +69,16 @@ def test_r53_a_queue_can_be_given_another_format(quotes: Run) -> None:
         "format": {"before": "text", "after": None}
     }
     assert quotes("declare", "quotes", "-k", "ticker", "--format", "json").code == 0, "as it once was"
+
+
+def test_r53_json_that_lines_have_as_text_is_not_written_as_text_within_json(quotes: Run) -> None:
+    quotes("declare", "plain", "-k", "ticker")
+    quotes("put", "plain", "IBM", '{"bid": 1}')
+    lines = quotes("browse", "plain").text
+    ran = quotes("put", "quotes", "--from-jsonl", "-", stdin=lines)
+    assert (ran.code != 0, "has JSON as text" in ran.stderr, "--format bytes" in ran.stderr) == (True, True, True)
+    assert quotes("get", "quotes", "IBM").row["value"] == PRICE
+    assert quotes("put", "quotes", "--from-jsonl", "-", "--format", "bytes", stdin=lines).code == 0
+    assert quotes("get", "quotes", "IBM").row["value"] == {"bid": 1}
+    assert quotes("put", "quotes", "--from-jsonl", "-", stdin='{"key": "A", "value": "[not JSON"}\n').code == 0
+    assert quotes("get", "quotes", "A").row["value"] == "[not JSON"
