@@ -173,10 +173,10 @@ def test_g8_an_export_is_the_view_s_snapshot_and_can_be_put_elsewhere(
     positions = shell.rows("put", queue, "--from-jsonl", "-", stdin=lines)
     assert [row["key"] for row in positions[:2]] == ["k0", "k1"]
     assert len({row["position"] for row in positions}) == 5000
-    shell.run("put", queue, "bin", "-", stdin=bytes(range(256)))
+    shell.run("put", queue, "bin", "-", "--format", "bytes", stdin=bytes(range(256)))
 
     file = tmp_path / "export.jsonl"
-    shell.run("export", queue, str(file))
+    shell.run("export", queue, str(file), "--format", "bytes")
     head, *rows = parsed(file.read_bytes().splitlines())
     with LastValueQueue.open(queue, cluster=kafka_cluster).view() as view:
         snapshot = view.snapshot()
