@@ -110,7 +110,7 @@ def _own(source: IO[bytes]) -> IO[bytes]:
         return source
 
 
-def _parse(text: bytes, form: Format, number: int, *, named: bool) -> Line | None:
+def _parse(text: bytes, form: Format, number: int, *, named: bool = True) -> Line | None:
     if not text.strip():
         return None
     try:
