@@ -57,12 +57,12 @@ async def answer_write(call: HttpCall) -> HttpAnswer:
     if call.served.long_answers.ended:
         raise ending()
     with writes.room.enter() as place:
-        begun = await _begin_write(call, asked, place)  # nothing here keeps the body of a repetition
+        begun = await _start_write(call, asked, place)  # nothing here keeps the body of a repetition
         position = await writes.outcome(begun, named=asked.name is not None)
     return HttpAnswer(204, [("lvq-position", str(position)), ("cache-control", "no-store")])
 
 
-async def _begin_write(call: HttpCall, asked: WriteRequest, place: WritePlace) -> asyncio.Task[Position] | Position:
+async def _start_write(call: HttpCall, asked: WriteRequest, place: WritePlace) -> asyncio.Task[Position] | Position:
     """Read the body, and begin the write; or return the one that it repeats."""
     writer = call.writer
     body = await call.peer.body(asked.most, place.add_bytes)
