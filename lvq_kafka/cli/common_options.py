@@ -26,6 +26,7 @@ __all__ = [
     "Seconds",
     "SignedNumber",
     "WholeNumber",
+    "add_options",
     "cluster_options",
     "command",
     "format_option",
@@ -350,7 +351,7 @@ def cluster_options(function: F) -> F:
             shell_complete=complete_contexts,
         ),
     ]
-    return _decorated(output_options(function), options)
+    return add_options(output_options(function), options)
 
 
 def output_options(function: F) -> F:
@@ -373,10 +374,11 @@ def output_options(function: F) -> F:
             callback=_remember,
         ),
     ]
-    return _decorated(function, options)
+    return add_options(function, options)
 
 
-def _decorated(function: F, options: Sequence[Callable[[F], F]]) -> F:
+def add_options(function: F, options: Sequence[Callable[[F], F]]) -> F:
+    """Return a command's function with options, in the order of its help."""
     for option in reversed(options):
         function = option(function)
     return function
@@ -409,7 +411,7 @@ def queue_argument(function: F) -> F:
         click.option("--bare", is_flag=True, help="QUEUE is any compacted topic, not the name of a declared queue."),
         click.option("--key-header", metavar="NAME", help="With --bare: the header that holds the key."),
     ]
-    return _decorated(cast(F, with_choice), options)
+    return add_options(cast(F, with_choice), options)
 
 
 key_option = click.option("-k", "--key", "keys", metavar="KEY", multiple=True, help="Only this key. Repeatable.")
@@ -463,7 +465,7 @@ def selection_options(function: F) -> F:
             help="Read only this partition. Repeatable.",
         ),
     ]
-    return _decorated(cast(F, with_selection), options)
+    return add_options(cast(F, with_selection), options)
 
 
 def stream_options(function: F) -> F:
@@ -484,7 +486,7 @@ def stream_options(function: F) -> F:
         click.option("--previous", is_flag=True, help="Write each value with the one that it replaces."),
         click.option("--changed", is_flag=True, help="Leave out a value that equals the one written last for its key."),
     ]
-    return _decorated(cast(F, with_stream), options)
+    return add_options(cast(F, with_stream), options)
 
 
 format_option = click.option(

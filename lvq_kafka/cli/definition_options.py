@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast, get_args
 
 import click
 
-from lvq_kafka.cli.common_options import Seconds, SignedNumber
+from lvq_kafka.cli.common_options import Seconds, SignedNumber, add_options
 from lvq_kafka.core.facts import Format
 from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.queue.limits import OverflowPolicy
@@ -96,13 +96,14 @@ def definition_options(*names: str, new: bool = False) -> Callable[[F], F]:
             said = {name: value for name, value in given.items() if value is not None and value is not False}
             return function(*arguments, said=said, **options)
 
-        decorated = cast(F, with_said)
-        for name in reversed(chosen):
-            settings = dict(DEFINITION_OPTIONS[name])
-            usual = settings.pop("usual", "")
-            if usual and new:
-                settings["help"] += f"  [default: {usual}]"
-            decorated = click.option(f"--{name}", **settings)(decorated)
-        return decorated
+        return add_options(cast(F, with_said), [_option(name, new=new) for name in chosen])
 
     return decorate
+
+
+def _option(name: str, *, new: bool) -> Callable[[F], F]:
+    settings = dict(DEFINITION_OPTIONS[name])
+    usual = settings.pop("usual", "")
+    if usual and new:
+        settings["help"] += f"  [default: {usual}]"
+    return click.option(f"--{name}", **settings)

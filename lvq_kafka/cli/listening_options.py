@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from lvq_kafka.cli.common_options import WholeNumber
+from lvq_kafka.cli.common_options import WholeNumber, add_options
 from lvq_kafka.cli.server_sockets import is_loopback, names_of
 
 __all__ = ["ListeningPlace", "listening_options"]
@@ -53,10 +53,7 @@ def listening_options(port: int, tokens: str) -> Callable[[F], F]:
         ) -> Any:
             return function(*arguments, place=ListeningPlace(host, port, hosts, token_file), **options)
 
-        decorated: Any = with_place
-        for option in reversed(choices):
-            decorated = option(decorated)
-        return cast(F, decorated)
+        return add_options(cast(F, with_place), choices)
 
     choices = [
         click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on."),

@@ -45,7 +45,7 @@ class QueueRights:
 
     def may_read(self, queue: str) -> bool:
         """Return whether it may read a queue."""
-        return _ALL in self.readable or queue in self.readable
+        return self.reads_all or queue in self.readable
 
     def may_write(self, queue: str) -> bool:
         """Return whether it may write a queue."""
