@@ -2,7 +2,7 @@
 
 Both run as released: the heap of their start scripts, default journal settings (Artemis: its file journal, synced to
 disk, with the JVM's own file access; Broker-J: the Derby store). We configure only the queue, an open AMQP 1.0 port,
-and no limits.
+and no limits, also none of the disk: by default, Artemis blocks producers without an error on a disk that is 90 % full.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ LAST_VALUE_QUEUE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 _READY = {"artemis": "AMQ221007", "broker-j": "BRK-1004"}  # in their logs
 _BROKER_XML = """<configuration xmlns="urn:activemq"><core xmlns="urn:activemq:core">
   <security-enabled>false</security-enabled>
+  <max-disk-usage>-1</max-disk-usage>
   <acceptors>
     <acceptor name="amqp">tcp://127.0.0.1:{port}?protocols=AMQP;amqpCredits=1000;amqpLowCredits=300</acceptor>
   </acceptors>
