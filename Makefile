@@ -13,7 +13,7 @@ HAS_PIP := $(BIN)/python -m pip --version >/dev/null
 NO_VENV := install python3-venv (apt-get install python3-venv), or set PYTHON to another Python.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo sizes test test-fast test-protocol test-embedded test-docker docs prove prove-lakehouse torture lint format bench bench-spark compare lock java jdk clean
+.PHONY: help demo sizes test test-fast test-protocol test-embedded test-docker docs prove prove-kafka prove-lakehouse torture lint format bench bench-spark compare lock java jdk clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1|/' | column -t -s '|'
@@ -76,8 +76,12 @@ prove: $(READY) ## Try to break the consume protocol, every property, stores and
 	@$(BIN)/python -m tests.soaked_stores --days 365
 	@LVQ_EFFORT=40 $(BIN)/pytest tests/fuzz -q -n 2 --max-worker-restart 0 --timeout 0
 
+prove-kafka: $(READY) java $(CLASSES) ## Run the long forms of tests on Kafka and Spark, which `make test` leaves out, and kill stores 200 times
+	@LVQ_TEST_BROKER=embedded LVQ_EFFORT=2 $(BIN)/pytest tests/spark tests/integration -m thorough -q -n 2 --max-worker-restart 0 --dist loadgroup
+	@LVQ_TEST_BROKER=embedded LVQ_EFFORT=40 $(BIN)/pytest tests/integration/test_killed_stores_on_kafka.py -q --timeout 0
+
 prove-lakehouse: $(READY) java $(CLASSES) ## Test Delta and Iceberg tables, then merge random histories into them for SECONDS=300; SEED=n starts with that seed
-	@LVQ_TEST_BROKER=embedded LVQ_LAKEHOUSE=both $(BIN)/pytest tests/spark/test_lakehouse.py -q
+	@LVQ_TEST_BROKER=embedded LVQ_EFFORT=2 $(BIN)/pytest tests/spark/test_lakehouse.py -q
 	@$(BIN)/python -m tests.spark.lakehouse --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED))
 
 torture: $(READY) java ## Kill consumers and brokers for SECONDS=300 and judge the outcome; SEED=n deals the same cards, KIND=scheduled does one kind of run, NODES=3 starts three brokers

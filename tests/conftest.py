@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.effort import examples
+from tests.effort import TIMES, examples
 
 # A shell that starts us in the background makes us ignore Ctrl-C, and with us the programs under test.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -158,11 +158,13 @@ def pytest_collection_finish() -> None:
 
 
 def _proves_something(item: pytest.Item) -> bool:
-    """Return whether a test belongs to this run: on the embedded broker, on Kafka in Docker, or on neither.
+    """Return whether a test belongs to this run: of this effort, and on the embedded broker, in Docker, or on neither.
 
     The run on Docker has the tests of Docker itself, and those of `IN_DOCKER_TOO`. The other tests would only repeat
     the run on the embedded broker.
     """
+    if TIMES == 1 and item.get_closest_marker("thorough"):
+        return False
     docker = item.get_closest_marker("docker") is not None
     match os.environ.get("LVQ_TEST_BROKER"):
         case "embedded":

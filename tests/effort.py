@@ -1,6 +1,8 @@
 """The effort of tests that search: ``LVQ_EFFORT`` multiplies the examples of properties and the simulator's worlds.
 
-With 1, as in ``make test``, a run is a sample: each run draws others. ``make prove`` searches for longer.
+With 1, as in ``make test``, a run is a sample: each run draws others, and leaves out tests marked as
+``thorough``, which prove in another form, and for longer, what others prove. ``make prove`` and its like leave nothing
+out.
 """
 
 from __future__ import annotations

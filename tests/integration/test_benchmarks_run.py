@@ -107,6 +107,7 @@ def test_a_contestant_that_does_not_hold_the_right_values_is_found_out(
         kafka_cluster.topics.delete(topic.name)
 
 
+@pytest.mark.thorough  # as `make bench` does, at length
 def test_other_tables_hold_the_values_that_stores_do(broker: ProvidedBroker) -> None:
     results = {result["contestant"]: result for result in compare_stores(broker.bootstrap_servers, 1, 2000)}
     assert results.keys() == {*OURS, *STORE_PEERS}

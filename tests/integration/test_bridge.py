@@ -36,8 +36,8 @@ from tests.running import ROOT
 from tests.waiting import eventually
 
 DEADLINE = 120.0  # seconds
-DEEP = Workload(6_000, 6_000)
-UPDATES = Workload(6_000, 600)
+DEEP = Workload(2_400, 2_400)
+UPDATES = Workload(2_400, 600)
 
 PEERS = ["artemis", "broker-j"]
 

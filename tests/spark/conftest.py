@@ -110,7 +110,11 @@ WAYS = {
 }
 """The ways in which a store applies a delta, and the limits that select them for deltas of any size."""
 
-PARTITIONS_BY_WAY = [("rebuilt", 1), ("overlaid by the driver", 3), ("overlaid by Spark", 3)]
+PARTITIONS_BY_WAY = [
+    ("rebuilt", 1),
+    ("overlaid by the driver", 3),
+    pytest.param("overlaid by Spark", 3, marks=pytest.mark.thorough),
+]
 """For tests that go through each way once, with a topic of one partition and of several."""
 
 

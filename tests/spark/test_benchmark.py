@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.thorough  # as `make bench-spark` does, at length
 def test_every_contestant_gives_the_newest_value_of_every_key(
     spark: SparkSession, lvq_broker: ProvidedBroker, lvq_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -287,7 +287,7 @@ def lives(record: Record, ttl: Ttl, as_of: float) -> bool:
     return seconds is None or round(as_of * 1000) <= record.timestamp + round(seconds * 1000)
 
 
-@pytest.mark.parametrize("seed", [4, 5])
+@pytest.mark.parametrize("seed", [4, pytest.param(5, marks=pytest.mark.thorough)])
 def test_g8_snapshots_show_the_same_rows_at_any_offsets_and_any_time(
     spark: SparkSession,
     make_queue: MakeQueue,
@@ -346,7 +346,7 @@ def counts(record: Record, max_delay: float, as_of: float) -> bool:
     return due <= max(round(as_of * 1000), record.timestamp)
 
 
-@pytest.mark.parametrize("seed", [8, 9])
+@pytest.mark.parametrize("seed", [8, pytest.param(9, marks=pytest.mark.thorough)])
 def test_g8_snapshots_show_what_is_due_at_any_offsets_and_any_time(
     spark: SparkSession,
     make_queue: MakeQueue,

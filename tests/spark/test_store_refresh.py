@@ -245,7 +245,7 @@ def test_a_delta_lies_over_the_files_that_are_there_until_it_is_a_quarter_of_the
     assert {one.name for one in tmp_path.iterdir()} == {"versions", anew.data}
 
 
-@pytest.mark.parametrize("partitions", [1, 4])
+@pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.thorough), 4])
 def test_random_histories_give_the_rows_of_a_full_snapshot(
     spark: SparkSession,
     make_queue: MakeQueue,

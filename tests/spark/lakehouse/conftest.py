@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lvq_spark import local_session
+from tests.effort import TIMES
 from tests.spark import starting
 from tests.spark.cluster import JOBS
 from tests.spark.jars import with_jars
@@ -26,8 +27,8 @@ FIRST = "test_the_first_merge_"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run tests of both formats on Delta only, unless ``LVQ_LAKEHOUSE=both`` asks for both: a merge takes seconds."""
-    if os.environ.get("LVQ_LAKEHOUSE") == "both":
+    """Run tests of both formats on Delta only, unless more effort is asked for: a merge takes seconds."""
+    if TIMES > 1:
         return
     names = {item.nodeid for item in items}
     again = [

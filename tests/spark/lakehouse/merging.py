@@ -107,7 +107,7 @@ def test_the_job_goes_on_with_a_table_when_it_is_submitted(
     assert (values(rows)["k7"], "k8" in values(rows)) == ("2", False)
 
 
-@pytest.mark.parametrize("partitions", [1, 2])
+@pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.thorough), 2])
 def test_r11_a_merge_brings_what_has_become_due_since_the_last_one(
     spark: SparkSession,
     make_queue: MakeQueue,
@@ -153,7 +153,7 @@ def test_r11_a_merge_brings_what_has_become_due_since_the_last_one(
     assert (state.number, state.scheduled) == (6, {}), "an empty batch brings what is due"
 
 
-@pytest.mark.parametrize("partitions", [1, 2])
+@pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.thorough), 2])
 def test_r8_a_merge_removes_the_values_that_have_expired_since_the_last_one(
     spark: SparkSession,
     make_queue: MakeQueue,
@@ -235,6 +235,7 @@ def test_random_histories_of_keys_in_several_partitions_give_the_rows_of_a_snaps
     ours.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("table", ["delta"], indirect=True)
 def test_a_delete_is_kept_for_as_long_as_the_log_has_to_keep_it(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_broker: ProvidedBroker, table: str
@@ -258,6 +259,7 @@ def test_a_delete_is_kept_for_as_long_as_the_log_has_to_keep_it(
     assert collect(read_merged(spark, table)) == collect(snapshot(spark, queue))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("table", ["delta"], indirect=True)
 def test_records_deleted_from_the_log_s_start_leave_the_table_as_they_leave_a_snapshot(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, table: str
@@ -300,6 +302,7 @@ def test_a_merge_that_dies_has_changed_all_or_nothing(
     assert collect(read_merged(spark, table)) == collect(snapshot(spark, queue))
 
 
+@pytest.mark.thorough
 def test_of_two_merges_at_once_one_goes_on_from_the_other(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -362,6 +365,7 @@ def test_a_merge_that_was_overtaken_since_its_plan_brings_nothing_back(
     assert values(collect(read_merged(spark, table))) == {"a": "1"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("table", ["iceberg"], indirect=True)
 def test_a_topic_that_was_created_again_is_merged_as_a_whole_or_an_error(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, table: str
@@ -403,6 +407,7 @@ def test_a_table_of_something_else_is_refused_and_an_empty_one_is_filled(
         merge(spark, queue, table)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("table", ["iceberg"], indirect=True)
 def test_a_delta_that_may_have_been_overtaken_is_tried_with_a_later_cut_before_all_is_read(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, table: str, monkeypatch: pytest.MonkeyPatch
@@ -438,6 +443,7 @@ def test_a_delta_that_may_have_been_overtaken_is_tried_with_a_later_cut_before_a
     overtaken.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("table", ["iceberg"], indirect=True)
 def test_a_table_does_not_grow_too_old_while_its_stream_is_idle(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, table: str, monkeypatch: pytest.MonkeyPatch

@@ -59,6 +59,7 @@ def test_a_first_merge_needs_an_isolation_that_lets_one_pass_and_later_ones_do_n
     assert roles(spark, table) == {"current": 3, "state": 1}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("table", ["iceberg"], indirect=True)
 def test_two_first_merges_that_have_both_passed_are_told(
     spark: SparkSession, make_queue: MakeQueue, table: str, monkeypatch: pytest.MonkeyPatch
@@ -77,6 +78,7 @@ def test_two_first_merges_that_have_both_passed_are_told(
         merge(spark, queue, table)
 
 
+@pytest.mark.thorough
 def test_names_may_be_quoted_and_written_as_sql_allows(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, table: str, lvq_topic: str, tmp_path: Path
 ) -> None:
@@ -89,6 +91,7 @@ def test_names_may_be_quoted_and_written_as_sql_allows(
         assert collect(read_merged(spark, name)) == collect(snapshot(spark, queue))
 
 
+@pytest.mark.thorough
 def test_columns_of_others_stay_theirs(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, table: str, lvq_topic: str, tmp_path: Path
 ) -> None:
