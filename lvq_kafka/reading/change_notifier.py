@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Condition, RLock
@@ -10,7 +11,38 @@ from weakref import WeakKeyDictionary, ref
 
 from lvq_kafka.core.latest.pending_keys import Cause, ConflatedKeys
 
-__all__ = ["ChangeNotifier"]
+__all__ = ["Alarm", "ChangeNotifier"]
+
+
+class Alarm(asyncio.Event):
+    """An event of an event loop that changes set.
+
+    Its task clears it with `rearm`, with the lock held, before it looks what there is. Until then it is not set again:
+    a thousand tasks that are still to run are woken once, however much changes meanwhile.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patient = False
+        """Whether only what concerns everybody sets it: its task has something, and waits for the time to return it."""
+        self._rung = False
+
+    def rearm(self) -> None:
+        """Be set by the next change. The lock is held."""
+        self.clear()
+        self._rung = False
+
+    def rings(self, *, everybody: bool) -> bool:
+        """Return whether to set it now. The lock is held."""
+        if self._rung or (self.patient and not everybody):
+            return False
+        self._rung = True
+        return True
+
+
+def _ring(alarms: Iterable[Alarm]) -> None:
+    for alarm in alarms:
+        alarm.set()
 
 
 class ChangeNotifier:
@@ -29,7 +61,7 @@ class ChangeNotifier:
         self.changed = Condition(lock)
         self._listeners: dict[int, ref[ConflatedKeys]] = {}  # by id, which may be reused after the end
         self._goals: list[Callable[[], bool]] = []
-        self._woken: WeakKeyDictionary[asyncio.Event, asyncio.AbstractEventLoop] = WeakKeyDictionary()
+        self._woken: WeakKeyDictionary[Alarm, asyncio.AbstractEventLoop] = WeakKeyDictionary()
 
     def left_behind(self, lock: RLock) -> None:
         """Use another lock in a forked child: the holder of the old one does not exist there."""
@@ -75,20 +107,20 @@ class ChangeNotifier:
             self._goals.remove(goal)
 
     @contextmanager
-    def woken(self) -> Iterator[asyncio.Event]:
-        """Yield an event of the running loop that is set by every change.
+    def woken(self) -> Iterator[Alarm]:
+        """Yield an event of the running loop that changes set.
 
         The notifier holds only a weak reference to it: a task that waits for it and is dropped is collected with its
         watch.
         """
-        event = asyncio.Event()
+        alarm = Alarm()
         with self.changed:
-            self._woken[event] = asyncio.get_running_loop()
+            self._woken[alarm] = asyncio.get_running_loop()
         try:
-            yield event
+            yield alarm
         finally:
             with self.changed:
-                self._woken.pop(event, None)
+                self._woken.pop(alarm, None)
 
     # ---------------------------------------------------------------- changes
 
@@ -107,6 +139,13 @@ class ChangeNotifier:
                 pending.changed(keys, cause)
         if everybody or listening or any(reached() for reached in self._goals):
             self.changed.notify_all()
-            for event, loop in list(self._woken.items()):
-                with suppress(RuntimeError):  # the loop is already closed: no one is waiting
-                    loop.call_soon_threadsafe(event.set)
+            self._wake_tasks(everybody=everybody)
+
+    def _wake_tasks(self, *, everybody: bool) -> None:
+        woken: dict[asyncio.AbstractEventLoop, list[Alarm]] = defaultdict(list)
+        for alarm, loop in list(self._woken.items()):
+            if alarm.rings(everybody=everybody):
+                woken[loop].append(alarm)
+        for loop, alarms in woken.items():
+            with suppress(RuntimeError):  # the loop is already closed: no one is waiting
+                loop.call_soon_threadsafe(_ring, alarms)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Generic, Self
@@ -27,6 +28,7 @@ from lvq_kafka.runtime.forking import Bound
 __all__ = ["Watch"]
 
 _SOME = 1024  # keys without an event that are passed over at once, which takes 1 to 3 ms
+_OVERHEAD = 200  # bytes of an event beside its key and value, as JSON with a position and a time
 
 ToEvent = Callable[[bytes, Record | None, bool, Cause | None], Record | Deleted | None]
 """Returns the event for a key, or None for no event.
@@ -290,6 +292,41 @@ class Watch(Bound, Generic[V]):
             events.append(event)
         return events
 
+    async def part(self, size: int) -> list[Record | Deleted | EndOfDump]:
+        """Wait for an event; return it and those that are ready, undecoded.
+
+        Together they have ``size`` bytes, or a little more. This is for servers, which send many events to many
+        clients: it takes the lock once. A part ends with the end of
+        the dump, whose point is the first that a client can go on from (`token`). Events have no ``previous``. A part
+        is empty when the watch, or the reader that it watches, is closed.
+
+        Raises:
+            ReaderFailed: there will be no more events.
+        """
+        if self._pending is None and not self._closed:
+            await in_thread(self.subscribe)
+        if self._share.spent():
+            await self._share.renew()
+        if found := self._ready(size):
+            return found
+        with suppress(StopAsyncIteration):
+            found = [await self._wait_async()]
+        return found if not found or isinstance(found[0], EndOfDump) else [*found, *self._ready(size)]
+
+    def _ready(self, size: int) -> list[Record | Deleted | EndOfDump]:
+        """Return the undecoded events that are ready."""
+        found: list[Record | Deleted | EndOfDump] = []
+        with self._shared.lock:
+            while size > 0 and (event := self._next()) is not None:
+                found.append(event)
+                if isinstance(event, Record):
+                    size -= len(event.key or b"") + len(event.value or b"") + _OVERHEAD
+                elif isinstance(event, EndOfDump):
+                    break
+                else:
+                    size -= len(event.key) + _OVERHEAD
+        return found
+
     def _next(self) -> Record | Deleted | EndOfDump | None:
         """Return the next undecoded event, or None. The lock is held.
 
@@ -437,19 +474,20 @@ class Watch(Bound, Generic[V]):
 
     async def _wait_async(self) -> Record | Deleted | EndOfDump:
         """Wait for the next undecoded event, since there is none yet."""
-        with self._shared.notifier.woken() as woken:
+        with self._shared.notifier.woken() as alarm:
             while True:
                 with self._shared.lock:
+                    alarm.rearm()
                     found = self._next()
                     if found is None and self._ended():
                         raise StopAsyncIteration
                     pause = self._until_batch(None)
+                    alarm.patient = pause is not None
                 if found is not None:
                     return found
-                timer = None if pause is None else asyncio.get_running_loop().call_later(pause, woken.set)
+                timer = None if pause is None else asyncio.get_running_loop().call_later(pause, alarm.set)
                 try:
-                    await woken.wait()
+                    await alarm.wait()
                 finally:
                     if timer is not None:
                         timer.cancel()
-                woken.clear()

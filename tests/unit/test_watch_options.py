@@ -10,6 +10,7 @@ import pytest
 
 from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue, View, Watch
 from lvq_kafka.errors import ConfigError, DecodeError
+from lvq_kafka.reading import change_notifier
 from lvq_kafka.reading import watch as watch_module
 from lvq_kafka.testing import MemoryCluster
 from tests.waiting import eventually
@@ -375,3 +376,138 @@ class TestEvery:
             with pytest.raises(ConfigError) as refused:
                 opened(every=every)
             assert refused.value.options == ("every",)
+
+
+class TestParts:
+    """Events for servers, which take many at once."""
+
+    def test_a_part_is_what_is_ready_and_ends_with_the_dump(self, changing: Changing) -> None:
+        async def read() -> None:
+            watch = changing.view.watch(dump=True)
+            part = await watch.part(10_000)
+            assert undecoded(part) == [b"a0", b"b0", b"c0", "|"]
+            assert watch.token is not None, "a client can go on from here"
+            changing.write(("a", "a1"), ("b", None), ("a", "a2"))
+            assert undecoded(await watch.part(10_000)) == ["-b", b"a2"]
+
+        asyncio.run(read())
+
+    def test_a_dump_s_end_ends_its_part_although_more_is_ready(self, changing: Changing) -> None:
+        async def read() -> None:
+            watch = changing.view.watch(dump=True)
+            assert undecoded(await watch.part(1)) == [b"a0"]
+            changing.write(("d", "d1"), ("a", "a1"))
+            assert undecoded(await watch.part(10_000)) == [b"b0", b"c0", "|"]
+            assert undecoded(await watch.part(10_000)) == [b"d1", b"a1"]
+
+        asyncio.run(read())
+
+    def test_a_part_is_about_as_large_as_asked_for_and_never_empty(self, changing: Changing) -> None:
+        async def read() -> None:
+            watch = changing.view.watch()
+            changing.write(("a", "x" * 5000), ("b", "b1"), *((f"k{n}", "1") for n in range(20)))
+            assert len(await watch.part(1)) == 1
+            assert len(await watch.part(1000)) == 5
+            assert len(await watch.part(1_000_000)) == 16
+
+        asyncio.run(read())
+
+    def test_a_part_waits_for_its_first_event_and_is_empty_once_the_watch_is_closed(self, changing: Changing) -> None:
+        async def read() -> None:
+            watch = changing.view.watch()
+            waiting = asyncio.ensure_future(watch.part(1000))
+            await asyncio.sleep(0)
+            await asyncio.to_thread(changing.write, ("a", "a1"))
+            assert undecoded(await asyncio.wait_for(waiting, 10)) == [b"a1"]
+            waiting = asyncio.ensure_future(watch.part(1000))
+            await asyncio.sleep(0)
+            watch.close()
+            assert await asyncio.wait_for(waiting, 10) == []
+            assert await watch.part(1000) == []
+
+        asyncio.run(read())
+
+    def test_a_part_has_values_that_no_codec_reads(self, memory_cluster: MemoryCluster, changing: Changing) -> None:
+        async def read() -> None:
+            watch = changing.view.watch()
+            changing.write(("a", b"\xff"), ("b", "b1"))
+            assert undecoded(await watch.part(1000)) == [b"\xff", b"b1"]
+
+        asyncio.run(read())
+
+
+def undecoded(part: Iterable[Any]) -> list[bytes | str]:
+    """Shorten undecoded events: the value, ``-key`` for a delete, ``|`` for the end of the dump."""
+    short = {EndOfDump: lambda _: "|", Deleted: lambda event: f"-{event.key}"}
+    return [short.get(type(event), lambda event: event.value)(event) for event in part]
+
+
+class TestWaking:
+    """Tasks that wait are woken by what concerns them, and once."""
+
+    @staticmethod
+    async def settled() -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    def test_a_task_is_woken_once_however_much_changes_before_it_runs(
+        self, changing: Changing, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        calls: list[int] = []
+
+        async def wait() -> None:
+            loop = asyncio.get_running_loop()
+            tasks = [asyncio.ensure_future(anext(changing.view.watch())) for _ in range(5)]
+            await self.settled()
+            wake = loop.call_soon_threadsafe
+
+            def counted(callback: Any, *arguments: Any) -> Any:
+                calls.append(len(arguments[0]) if callback is ring else 0)
+                return wake(callback, *arguments)
+
+            monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
+            for number in range(20):  # the loop stands still meanwhile
+                changing.write(("a", f"a{number}"))
+            assert calls == [5], "all tasks of a loop at once, and once"
+            assert values(await asyncio.gather(*tasks)) == ["a19"] * 5
+
+        ring = change_notifier._ring
+        asyncio.run(wait())
+
+    def test_a_task_that_has_a_batch_waits_for_its_time_and_is_not_woken_by_more(self, changing: Changing) -> None:
+        async def wait() -> None:
+            watch = changing.view.watch(every=3600)
+            changing.write(("a", "a1"))
+            assert values([await anext(watch)]) == ["a1"]
+            task = asyncio.ensure_future(anext(watch))
+            await self.settled()
+            changing.write(("a", "a2"))
+            await self.settled()
+            [alarm] = changing.view._shared.notifier._woken
+            assert alarm.patient
+            changing.write(("b", "b1"))
+            await self.settled()
+            assert not alarm.is_set()
+            watch.close()
+            with pytest.raises(StopAsyncIteration):
+                await asyncio.wait_for(task, 10)
+
+        asyncio.run(wait())
+
+    def test_a_task_that_waits_for_its_time_hears_that_the_view_is_closed(
+        self, queue: LastValueQueue[str], memory_cluster: MemoryCluster
+    ) -> None:
+        async def wait() -> None:
+            with queue.view() as view:
+                watch = view.watch(every=3600)
+                for value in (b"1", b"2"):
+                    memory_cluster.write("prices", b"a", value)
+                    view.barrier()
+                    if value == b"1":
+                        assert values([await anext(watch)]) == ["1"]
+                task = asyncio.ensure_future(anext(watch))
+                await self.settled()
+            with pytest.raises(StopAsyncIteration):
+                await asyncio.wait_for(task, 10)
+
+        asyncio.run(wait())
