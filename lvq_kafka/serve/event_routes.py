@@ -6,18 +6,19 @@ import asyncio
 import json
 import math
 import time
-from contextlib import suppress
+from collections.abc import Sequence
 from typing import Any
 
 from lvq_kafka.core.log.keys import encode_key
+from lvq_kafka.core.log.records import Record
 from lvq_kafka.errors import Closed, ConfigError, LVQError, ReaderFailed
 from lvq_kafka.json_lines import event_line, how_gone, shown
-from lvq_kafka.reading.entries import Deleted, EndOfDump, Event
+from lvq_kafka.reading.entries import Deleted, EndOfDump
 from lvq_kafka.reading.key_pages import token_of
 from lvq_kafka.reading.watch import Watch
 from lvq_kafka.runtime.aio import in_thread
 from lvq_kafka.serve.calls import HttpCall
-from lvq_kafka.serve.event_stream import HEARTBEAT, event_bytes, retry_bytes
+from lvq_kafka.serve.event_stream import HEARTBEAT, event_bytes, id_bytes, retry_bytes
 from lvq_kafka.serve.http_answers import SendPart, StreamedAnswer, state_headers
 from lvq_kafka.serve.media_types import chosen_type
 from lvq_kafka.serve.operations import CURRENT, SELECTOR, AnswerForm, HttpOperation
@@ -135,18 +136,24 @@ class _EventStream:
             while not (await asyncio.wait({opening}, timeout=_TICK))[0]:
                 await self._say(self._pulse(), send)
             watch = self._watch = opening.result()
-            while self._call.allowed:
+            while True:
+                if not self._call.allowed:
+                    return
                 try:
                     async with asyncio.timeout(_TICK):
-                        event = await anext(watch)
+                        events = await watch.part(_PART)
                 except TimeoutError:
-                    await self._say(self._pulse(), send)
+                    part = self._pulse()
                 else:
-                    await self._say(await self._gather(event, watch), send)
-        except (StopAsyncIteration, ReaderFailed, Closed):
-            await self._say(self._news(), send)
+                    if not events:
+                        break
+                    part = self._encode(events, watch.token)
+                await self._say(part, send)
+        except (ReaderFailed, Closed):
+            pass  # the state says so
         finally:
             opening.cancel()
+        await self._say(self._news(), send)
 
     async def _open_watch(self) -> Watch[bytes]:
         """Return a watch that goes on from the point, or one with a dump.
@@ -160,7 +167,7 @@ class _EventStream:
                 return await self._queue.view.watch_async(since=self._since, **self._options)
             except LVQError as error:  # if it is one of the reader, the dump will raise it, too
                 reset = {"error": type(error).__name__, "reason": str(error)}
-        self._reset = event_bytes("reset", json.dumps(reset).encode(), event_id=_START_OVER)
+        self._reset = id_bytes(_START_OVER) + event_bytes("reset", json.dumps(reset).encode())
         return await _dump(self._queue, self._options)
 
     async def _say(self, part: bytes, send: SendPart) -> None:
@@ -173,35 +180,27 @@ class _EventStream:
         idle = time.monotonic() - self._sent >= self._call.served.heartbeat
         return self._news() or (HEARTBEAT if idle else b"")
 
-    async def _gather(self, event: Event[bytes], watch: Watch[bytes]) -> bytes:
-        """Return an event and those that are ready, as far as they fit into one part.
+    def _encode(self, events: Sequence[Record | Deleted | EndOfDump], point: str | None) -> bytes:
+        """Return events as bytes; from the last one on, a client can go on from the point.
 
         A reset comes with the first event of the dump: a client keeps what it has until there is something new, which
         takes a while if the view has to read the topic again.
         """
-        parts = [self._news(), self._reset, self._encode(event, watch)]
+        shared = self._queue.shared
+        made = [shared.event(event) if isinstance(event, Record) else self._other(event) for event in events]
+        if point is not None and point != self._point:
+            made.insert(-1, id_bytes(point))
+            self._point = point
+        parts = (self._news(), self._reset, *made)
         self._reset = b""
-        size = len(parts[-1])
-        with suppress(TimeoutError, StopAsyncIteration, ReaderFailed):  # the next wait reports the latter two
-            async with asyncio.timeout(0):  # until the watch waits, or lets others run
-                while size < _PART:
-                    parts.append(self._encode(await anext(watch), watch))
-                    size += len(parts[-1])
         return b"".join(parts)
 
-    def _encode(self, event: Event[bytes], watch: Watch[bytes]) -> bytes:
-        """Return an event that the watch has just returned, with the point to go on from."""
-        match event:
-            case EndOfDump():
-                name, data = "end-of-dump", event_line(event, self._queue.form)[:-1]
-            case Deleted():
-                row = {"key": shown(encode_key(event.key)), "reason": how_gone(event)}
-                name, data = "deleted", json.dumps(row).encode()
-            case _:
-                name, data = "value", self._queue.shared.line(event)
-        point, before = watch.token, self._point
-        self._point = point
-        return event_bytes(name, data, event_id=None if point == before else point)
+    def _other(self, event: Deleted | EndOfDump) -> bytes:
+        """Return an event that is not a value."""
+        if isinstance(event, EndOfDump):
+            return event_bytes("end-of-dump", event_line(event, self._queue.form)[:-1])
+        row = {"key": shown(encode_key(event.key)), "reason": how_gone(event)}
+        return event_bytes("deleted", json.dumps(row).encode())
 
     def _news(self) -> bytes:
         """Return an event with the state if the client does not know it, or wants it again."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["HEARTBEAT", "event_bytes", "retry_bytes"]
+__all__ = ["HEARTBEAT", "event_bytes", "id_bytes", "retry_bytes"]
 
 HEARTBEAT = b":\n\n"
 """A comment: it shows that the connection is alive, and is no event."""
@@ -12,19 +12,21 @@ HEARTBEAT = b":\n\n"
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
-def event_bytes(name: str, data: bytes, *, event_id: str | None = None) -> bytes:
+def event_bytes(name: str, data: bytes) -> bytes:
     """Return an event.
 
     Args:
         name: its type, without line ends.
         data: its text in UTF-8.
-        event_id: what the client returns as ``Last-Event-ID``, from this event on; None to leave it as it is.
     """
     lines = [b"event: " + name.encode()]
-    if event_id is not None:
-        lines.append(b"id: " + event_id.encode())
     lines += [b"data: " + line for line in (_LINE_END.split(data) if _LINE_END.search(data) else (data,))]
     return b"\n".join(lines) + b"\n\n"
+
+
+def id_bytes(event_id: str) -> bytes:
+    """Return the field of an id: from its event on, a client returns it as ``Last-Event-ID``."""
+    return b"id: %s\n" % event_id.encode()
 
 
 def retry_bytes(milliseconds: int) -> bytes:

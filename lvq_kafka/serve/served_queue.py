@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lvq_kafka.codecs import CODECS
+from lvq_kafka.codecs import BYTES, CODECS
 from lvq_kafka.core.facts import Format
+from lvq_kafka.core.log.records import Record
 from lvq_kafka.json_lines import value_line
-from lvq_kafka.reading.entries import Entry
+from lvq_kafka.reading.entries import Entry, to_entry
 from lvq_kafka.reading.view import LiveMapping
-from lvq_kafka.serve.line_cache import LineCache
+from lvq_kafka.serve.event_cache import EventCache
+from lvq_kafka.serve.event_stream import event_bytes
 from lvq_kafka.serve.problems import HttpRefusal
 
 __all__ = ["ServedQueue"]
@@ -29,11 +31,11 @@ class ServedQueue:
     """The format of its values. Nothing else decides their type, and no message does."""
     decoded: LiveMapping[Any]
     """The view with its own codec, for columns."""
-    shared: LineCache = field(init=False, repr=False, compare=False)
-    """The lines of entries, for the streams of one event loop."""
+    shared: EventCache = field(init=False, repr=False, compare=False)
+    """The events of values, without ids, for the streams of one event loop."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shared", LineCache(self.line))
+        object.__setattr__(self, "shared", EventCache(self._value_event))
 
     @property
     def media_type(self) -> str:
@@ -61,6 +63,9 @@ class ServedQueue:
             hint="Ask again.",
             headers=[("retry-after", "1"), ("lvq-state", status.state)],
         )
+
+    def _value_event(self, record: Record) -> bytes:
+        return event_bytes("value", self.line(to_entry(record, self.view.topic, BYTES)))
 
     def line(self, entry: Entry[bytes]) -> bytes:
         """Return an entry as JSON, as `lvq_kafka.json_lines` has it, without a line end."""
