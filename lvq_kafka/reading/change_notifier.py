@@ -32,6 +32,15 @@ class Alarm(asyncio.Event):
         self.clear()
         self._rung = False
 
+    async def wait_for(self, seconds: float | None) -> None:
+        """Wait until it is set, for some seconds at most; None for no limit."""
+        timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, self.set)
+        try:
+            await self.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
     def rings(self, *, everybody: bool) -> bool:
         """Return whether to set it now. The lock is held."""
         if self._rung or (self.patient and not everybody):

@@ -21,6 +21,7 @@ from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.core.text.quoting import bounded
 from lvq_kafka.errors import LVQError, StateError, StoreFailed
 from lvq_kafka.reading.change_notifier import ChangeNotifier
+from lvq_kafka.reading.entries import EndOfDump
 from lvq_kafka.reading.store_keeper import Kept, StoreKeeper
 from lvq_kafka.runtime.clocks import uptime
 from lvq_kafka.runtime.forking import left_behind
@@ -61,6 +62,7 @@ class FollowerState:
         self.catch_up = CatchUp(topic, clock(), timed=timed) if catch_up is None else catch_up
         self._time = time
         self._settled = 0  # ms
+        self._point = EndOfDump()  # the last one that was asked for
         self._writing = False  # what is written to the store, by a thread that has the lock
         self._next_beat = clock()
         self.stop = Event()
@@ -333,9 +335,19 @@ class FollowerState:
         return self._time() if log_time is None else log_time.now / 1000
 
     @property
-    def settled(self) -> float:
-        """A time, in seconds since the epoch, by which all due changes are applied. Hold the lock."""
-        return self._settled / 1000 if self.timed else self.as_of
+    def point(self) -> EndOfDump:
+        """The point that the values shown have got to. Hold the lock.
+
+        Its time is one by which all due changes are applied. Where time alone changes nothing, it may be a second old:
+        all who ask after a change get the same object.
+        """
+        catch_up, point = self.catch_up, self._point
+        offsets = catch_up.values.progress.positions
+        as_of = self._settled / 1000 if self.timed else self.as_of
+        same = point.offsets == offsets and point.topic_id == catch_up.topic_id
+        if not (same and (point.as_of == as_of or (not self.timed and point.as_of <= as_of < point.as_of + 1.0))):
+            self._point = point = EndOfDump(dict(offsets), as_of=as_of, topic_id=catch_up.topic_id)
+        return point
 
     def pass_time(self, first: bytes | None = None) -> bool:
         """Apply some due changes; return whether more may be left. The lock is held.

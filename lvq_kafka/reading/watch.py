@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
+from itertools import islice
 from types import TracebackType
 from typing import Generic, Self
 
@@ -41,6 +41,18 @@ ChangedSince = Callable[[EndOfDump, NewestRecords], Mapping[bytes, Cause | None]
 
 Called with the cut and its values.
 """
+
+
+def _size(event: Record | Deleted) -> int:
+    """Return the bytes that an event takes, about."""
+    if isinstance(event, Record):
+        return len(event.key or b"") + len(event.value or b"") + _OVERHEAD
+    return len(event.key) + _OVERHEAD
+
+
+@lru_cache(maxsize=64)  # watches that follow one reader ask for the same
+def _token(queue: str, topic_id: str, as_of: float, offsets: tuple[tuple[int, int], ...]) -> str:
+    return PageToken(queue, topic_id, as_of, dict(offsets), b"", None).text
 
 
 class Watch(Bound, Generic[V]):
@@ -137,16 +149,10 @@ class Watch(Bound, Generic[V]):
                 self._pace.begin()
             self._shared.notifier.subscribe(self._pending)
             if not self._in_dump:
-                self._passed = self._reached = self._point()
+                self._passed = self._reached = self._shared.point
             elif catch_up.replay.complete:
                 self._end_of_dump = self._cut()
         return self._pending
-
-    def _point(self) -> EndOfDump:
-        """Return the point that the values have got to. The lock is held."""
-        catch_up = self._shared.catch_up
-        offsets = dict(catch_up.values.progress.positions)
-        return EndOfDump(offsets, as_of=self._shared.settled, topic_id=catch_up.topic_id)
 
     def _cut(self) -> EndOfDump:
         """Return the end of a dump of the current table."""
@@ -198,12 +204,9 @@ class Watch(Bound, Generic[V]):
             return None
         known, text = self._worded
         if known is not point:  # many events have one point, and a server asks after each
-            text = self._token_of(point)
+            text = _token(self._queue, point.topic_id, point.as_of, tuple(point.offsets.items()))
             self._worded = point, text
         return text
-
-    def _token_of(self, point: EndOfDump) -> str:
-        return PageToken(self._queue, point.topic_id, point.as_of, point.offsets, b"", None).text
 
     def report(self, keys: Sequence[bytes]) -> None:
         """Report these keys again, although the log has not changed. The lock is held."""
@@ -292,40 +295,75 @@ class Watch(Bound, Generic[V]):
             events.append(event)
         return events
 
-    async def part(self, size: int) -> list[Record | Deleted | EndOfDump]:
+    async def part(self, size: int, timeout: float | None = None) -> list[Record | Deleted | EndOfDump]:
         """Wait for an event; return it and those that are ready, undecoded.
 
-        Together they have ``size`` bytes, or a little more. This is for servers, which send many events to many
-        clients: it takes the lock once. A part ends with the end of
-        the dump, whose point is the first that a client can go on from (`token`). Events have no ``previous``. A part
-        is empty when the watch, or the reader that it watches, is closed.
+        This is for servers, which send many events to many clients: it takes the lock once. A part ends with the end of
+        the dump, whose point is the first that a client can go on from (`token`). Events have no ``previous``.
+
+        Args:
+            size: the bytes of all events together, about.
+            timeout: the seconds to wait; then the part is empty.
 
         Raises:
+            Closed: the watch, or the reader that it watches, is closed.
             ReaderFailed: there will be no more events.
         """
         if self._pending is None and not self._closed:
             await in_thread(self.subscribe)
         if self._share.spent():
             await self._share.renew()
-        if found := self._ready(size):
-            return found
-        with suppress(StopAsyncIteration):
-            found = [await self._wait_async()]
-        return found if not found or isinstance(found[0], EndOfDump) else [*found, *self._ready(size)]
+        with self._shared.lock:
+            found = self._ready(size)
+        return found or await self._wait_async(size, timeout)
+
+    async def _wait_async(self, size: int, timeout: float | None) -> list[Record | Deleted | EndOfDump]:
+        """Wait for the next undecoded events, since there are none yet."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._shared.notifier.woken() as alarm:
+            while True:
+                with self._shared.lock:
+                    alarm.rearm()
+                    if found := self._ready(size):
+                        return found
+                    if self._ended():
+                        raise Closed(f"The watch of {self._topic} is closed.")
+                    left = None if deadline is None else deadline - time.monotonic()
+                    if left is not None and left <= 0 and not self._looking:
+                        return []
+                    alarm.patient = self._until_batch(None) is not None
+                    pause = self._until_batch(left)
+                await alarm.wait_for(pause)
 
     def _ready(self, size: int) -> list[Record | Deleted | EndOfDump]:
-        """Return the undecoded events that are ready."""
+        """Return the undecoded events that are ready. The lock is held."""
         found: list[Record | Deleted | EndOfDump] = []
-        with self._shared.lock:
-            while size > 0 and (event := self._next()) is not None:
-                found.append(event)
-                if isinstance(event, Record):
-                    size -= len(event.key or b"") + len(event.value or b"") + _OVERHEAD
-                elif isinstance(event, EndOfDump):
-                    break
-                else:
-                    size -= len(event.key) + _OVERHEAD
+        while size > 0 and (event := self._next()) is not None:
+            found.append(event)
+            if isinstance(event, EndOfDump):
+                break
+            size -= _size(event)
+            if size > 0 and self._matches is None:
+                size = self._take_line(found, size)
         return found
+
+    def _take_line(self, found: list[Record | Deleted | EndOfDump], size: int) -> int:
+        """Take events of the present line, and return the size that is left.
+
+        The lock is held, so nothing of what `_next` looks at changes meanwhile.
+        """
+        pending, record_of = self._pending, self._shared.catch_up.values.table.record
+        assert pending is not None
+        for key in islice(pending.line(), _SOME):
+            record = record_of(key)
+            cause = pending.pop_cause(key) if record is None else None
+            event = self._to_event(key, record, True, cause)
+            if event is not None and self._is_news(key, event):
+                found.append(event)
+                size -= _size(event)
+                if size <= 0:
+                    break
+        return size
 
     def _next(self) -> Record | Deleted | EndOfDump | None:
         """Return the next undecoded event, or None. The lock is held.
@@ -360,11 +398,11 @@ class Watch(Bound, Generic[V]):
                 if self._shared.timed and self._shared.pass_time():
                     continue
                 if not self._in_dump:
-                    self._passed = self._reached = self._point()
+                    self._passed = self._reached = self._shared.point
                 return None
             if pending.lines != self._lines:
                 self._lines = pending.lines
-                self._passed, self._reached = self._reached, self._point()
+                self._passed, self._reached = self._reached, self._shared.point
             record = values.table.record(key)
             cause = pending.pop_cause(key) if record is None else None
             matches = self._matches is None or record is None or self._judge(record)
@@ -464,30 +502,8 @@ class Watch(Bound, Generic[V]):
         return self
 
     async def __anext__(self) -> Event[V]:
-        if self._pending is None and not self._closed:
-            await in_thread(self.subscribe)
-        if self._share.spent():
-            await self._share.renew()
-        with self._shared.lock:
-            found = self._next()
-        return self._decode(await self._wait_async() if found is None else found)
-
-    async def _wait_async(self) -> Record | Deleted | EndOfDump:
-        """Wait for the next undecoded event, since there is none yet."""
-        with self._shared.notifier.woken() as alarm:
-            while True:
-                with self._shared.lock:
-                    alarm.rearm()
-                    found = self._next()
-                    if found is None and self._ended():
-                        raise StopAsyncIteration
-                    pause = self._until_batch(None)
-                    alarm.patient = pause is not None
-                if found is not None:
-                    return found
-                timer = None if pause is None else asyncio.get_running_loop().call_later(pause, alarm.set)
-                try:
-                    await alarm.wait()
-                finally:
-                    if timer is not None:
-                        timer.cancel()
+        try:
+            [event] = await self.part(1)
+        except Closed:
+            raise StopAsyncIteration from None
+        return self._decode(event)

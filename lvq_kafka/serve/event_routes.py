@@ -136,24 +136,13 @@ class _EventStream:
             while not (await asyncio.wait({opening}, timeout=_TICK))[0]:
                 await self._say(self._pulse(), send)
             watch = self._watch = opening.result()
-            while True:
-                if not self._call.allowed:
-                    return
-                try:
-                    async with asyncio.timeout(_TICK):
-                        events = await watch.part(_PART)
-                except TimeoutError:
-                    part = self._pulse()
-                else:
-                    if not events:
-                        break
-                    part = self._encode(events, watch.token)
-                await self._say(part, send)
+            while self._call.allowed:
+                events = await watch.part(_PART, _TICK)
+                await self._say(self._encode(events, watch.token) if events else self._pulse(), send)
         except (ReaderFailed, Closed):
-            pass  # the state says so
+            await self._say(self._news(), send)
         finally:
             opening.cancel()
-        await self._say(self._news(), send)
 
     async def _open_watch(self) -> Watch[bytes]:
         """Return a watch that goes on from the point, or one with a dump.
@@ -204,9 +193,10 @@ class _EventStream:
 
     def _news(self) -> bytes:
         """Return an event with the state if the client does not know it, or wants it again."""
-        status, now = self._queue.view.status, time.monotonic()
-        if status.state == self._state and now - self._said < self._often:
+        now = time.monotonic()
+        if self._queue.view.state == self._state and now - self._said < self._often:
             return b""
+        status = self._queue.view.status
         self._state, self._said = status.state, now
         row: dict[str, Any] = {"state": status.state, "lag": status.lag, "age": max(0.0, round(status.silence, 3))}
         why = [status.failure or status.trouble] if status.failure or status.trouble else status.blocked_by

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lvq_kafka.core.text.quoting import quoted
@@ -83,6 +83,12 @@ ROUTES = (
 )
 
 
+_BY_LENGTH: dict[int, list[tuple[Route, Sequence[str]]]] = {}
+for _route in ROUTES:
+    _wanted = _route.path.split("/")
+    _BY_LENGTH.setdefault(len(_wanted), []).append((_route, _wanted))
+
+
 def find_route(
     segments: tuple[bytes, ...], method: str = "GET", *, writable: bool = False
 ) -> tuple[Route, Mapping[str, bytes]]:
@@ -97,9 +103,8 @@ def find_route(
         HttpRefusal: there is none, or not for this method; or a part is not percent-encoded.
     """
     allowed: list[str] = []
-    for route in ROUTES:
-        wanted = route.path.split("/")
-        if (writable or not route.writes) and len(wanted) == len(segments) and all(map(_fits, wanted, segments)):
+    for route, wanted in _BY_LENGTH.get(len(segments), ()):
+        if (writable or not route.writes) and all(map(_fits, wanted, segments)):
             if method not in route.methods:
                 allowed += route.methods
                 continue

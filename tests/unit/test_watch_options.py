@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue, View, Watch
-from lvq_kafka.errors import ConfigError, DecodeError
+from lvq_kafka.errors import Closed, ConfigError, DecodeError
 from lvq_kafka.reading import change_notifier
 from lvq_kafka.reading import watch as watch_module
 from lvq_kafka.testing import MemoryCluster
@@ -412,9 +412,10 @@ class TestParts:
 
         asyncio.run(read())
 
-    def test_a_part_waits_for_its_first_event_and_is_empty_once_the_watch_is_closed(self, changing: Changing) -> None:
+    def test_a_part_waits_for_its_first_event_until_the_watch_is_closed(self, changing: Changing) -> None:
         async def read() -> None:
             watch = changing.view.watch()
+            assert await watch.part(1000, 0.01) == []
             waiting = asyncio.ensure_future(watch.part(1000))
             await asyncio.sleep(0)
             await asyncio.to_thread(changing.write, ("a", "a1"))
@@ -422,8 +423,10 @@ class TestParts:
             waiting = asyncio.ensure_future(watch.part(1000))
             await asyncio.sleep(0)
             watch.close()
-            assert await asyncio.wait_for(waiting, 10) == []
-            assert await watch.part(1000) == []
+            with pytest.raises(Closed):
+                await asyncio.wait_for(waiting, 10)
+            with pytest.raises(Closed):
+                await watch.part(1000)
 
         asyncio.run(read())
 

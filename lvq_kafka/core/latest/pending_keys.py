@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 __all__ = ["Cause", "ConflatedKeys", "Pace"]
@@ -112,6 +112,23 @@ class ConflatedKeys:
                 return key
             if key not in changed:  # otherwise its turn is later
                 return key
+
+    def line(self) -> Iterator[bytes]:
+        """Yield, as `pop` returns them, the keys that are left in the present line.
+
+        It may be left at any key. Nothing else may change meanwhile.
+        """
+        line, changed, keep_turn = self._line, self._changed, self.in_dump or self._batches
+        for turn in range(self._turn, len(line)):
+            key = line[turn]
+            self._turn = turn + 1
+            if keep_turn:
+                changed.pop(key, None)
+                if self._turn == len(line):
+                    self.in_dump, self._line, self._turn = False, (), 0
+            elif key in changed:
+                continue
+            yield key
 
 
 _LONGEST = 1e9  # seconds: 30 years, not much less than the longest wait of the operating system

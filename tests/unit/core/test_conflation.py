@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -175,3 +176,25 @@ def test_g3_listeners_are_told_as_if_their_keys_stood_in_two_lines(
                     updates = [*(other for other in updates if other != key), key]
         assert (bool(keys), keys.in_dump) == (bool(turns or updates), bool(turns))
     assert take_all(keys) == turns + updates
+
+
+@given(
+    st.lists(KEYS, unique=True),
+    st.booleans(),
+    st.lists(st.one_of(st.integers(1, 5), st.lists(KEYS)), max_size=60),
+)
+def test_g3_a_line_that_is_taken_and_left_at_any_key_is_what_would_be_taken_one_by_one(
+    dump: list[bytes], batches: bool, steps: list[int | list[bytes]]
+) -> None:
+    keys, twin = ConflatedKeys(dump, batches=batches), ConflatedKeys(dump, batches=batches)
+    for step in steps:
+        if isinstance(step, list):
+            keys.changed(step)
+            twin.changed(step)
+        else:
+            taken = list(islice(keys.line(), step))
+            assert taken == [twin.pop() for _ in taken]
+            if len(taken) < step:  # the line is over
+                assert keys.pop() == twin.pop()
+        assert (bool(keys), keys.in_dump, keys.at_pause) == (bool(twin), twin.in_dump, twin.at_pause)
+    assert take_all(keys) == take_all(twin)

@@ -16,7 +16,7 @@ from lvq_kafka.core.latest.catch_up import ReaderStatus
 from lvq_kafka.errors import BrokerUnavailable, CatchUpTimeout, ConfigError, DataLoss, LVQError
 from lvq_kafka.serve.bearer_tokens import BearerTokens
 from lvq_kafka.serve.entity_tags import entity_tag, is_known
-from lvq_kafka.serve.event_stream import HEARTBEAT, event_bytes, retry_bytes
+from lvq_kafka.serve.event_stream import HEARTBEAT, event_bytes, id_bytes, retry_bytes
 from lvq_kafka.serve.host_names import check_host, host_rule
 from lvq_kafka.serve.http_answers import state_headers
 from lvq_kafka.serve.http_requests import decoded, path_segments, read_request
@@ -315,7 +315,10 @@ class TestEvents:
 
     @given(st.lists(st.tuples(NAMES, st.text(st.characters(exclude_categories=["Cs"])), IDS)), st.integers(1, 7))
     def test_events_arrive_as_they_were_sent_however_they_are_cut(self, sent: list[Any], size: int) -> None:
-        data = b"".join(event_bytes(name, said.encode(), event_id=at) for name, said, at in sent) + HEARTBEAT
+        data = b"".join(
+            (b"" if at is None else id_bytes(at)) + event_bytes(name, said.encode()) for name, said, at in sent
+        )
+        data += HEARTBEAT
         parser, found = EventParser(), []
         for at in range(0, len(data), size):
             found += parser.feed(data[at : at + size])
