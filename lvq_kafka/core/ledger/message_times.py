@@ -40,7 +40,7 @@ class MessageTimes:
         self.alarm = 0.0
         """The time of this machine's clock before which nothing is due or expires.
 
-        It is in seconds since the epoch, and holds until more records are read.
+        It is in seconds since the epoch, and holds until more messages are read, scheduled or returned.
         """
         self.next_due = math.inf
         """The time before which no message is due, likewise."""

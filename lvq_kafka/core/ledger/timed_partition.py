@@ -63,6 +63,7 @@ class TimedPartition(Feature):
         """Schedule the expiry of everything read since the last time."""
         since, self._judged = self._judged, self._part.pending.position
         if self._times.expiring is not None and self._judged > since:
+            self._times.alarm = 0.0  # what was buffered in catch-up may have been read before the alarm was set
             for item in self._times.expiring.schedule(self._part.pending, since):
                 self.expire(item)
         if self._late and self._part.open:

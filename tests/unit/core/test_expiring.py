@@ -263,6 +263,18 @@ def test_r10_an_alarm_says_before_when_nothing_can_expire() -> None:
     assert queue.times.alarm == 0.0
 
 
+def test_r10_the_alarm_knows_of_what_catch_up_kept_back_until_its_end() -> None:
+    """A caller may look at the clock in between; and the end may be a transaction's marker, which is no record."""
+    queue = Queue(target=3)
+    queue.send("a")
+    queue.ledger.pass_time(1.0)
+    assert queue.times.alarm == float("inf")
+    queue.ledger.advance({0: 3})
+    assert queue.times.alarm == 0.0
+    queue.ledger.pass_time(2.0)
+    assert 9.0 < queue.times.alarm <= 10.0
+
+
 @pytest.mark.parametrize("keys", [("a",), ()])
 def test_r10_memory_does_not_grow_with_what_was_consumed_or_replaced(keys: tuple[str, ...]) -> None:
     queue = Queue(Ttl(default=3600))
