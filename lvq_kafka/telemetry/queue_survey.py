@@ -100,6 +100,7 @@ class QueueSurvey:
         self._every = float(every)
         self._timeout = float(timeout)
         self._found: dict[tuple[str, str], _Found] = {}
+        self._sources: dict[tuple[str, str], object] = {}  # a new one each time that a queue appears
         self._trouble = ""
         self._stop = Event()
         self._thread: Thread | None = None
@@ -147,7 +148,7 @@ class QueueSurvey:
             logger.info("the list of queues can be read again")
             self._trouble = ""
         for gone in self._found.keys() - declared.keys():
-            del self._found[gone]
+            del self._found[gone], self._sources[gone]
         for place, definition in declared.items():
             known = self._found.get(place)
             if self._stop.is_set():
@@ -158,14 +159,15 @@ class QueueSurvey:
         return max(0.0, min((each.due for each in self._found.values()), default=now + self._every) - now)
 
     def _enter(self, place: tuple[str, str], found: _Found) -> None:
-        known = place in self._found
         self._found[place] = found
-        if not known:
-            self.metrics.add_source(QUEUE, place, lambda: self._facts(place))
+        if place not in self._sources:
+            source = self._sources[place] = object()
+            self.metrics.add_source(QUEUE, place, lambda: self._facts(place, source))
 
-    def _facts(self, place: tuple[str, str]) -> tuple[QueueFacts, bool] | None:
+    def _facts(self, place: tuple[str, str], source: object) -> tuple[QueueFacts, bool] | None:
+        """Return what is known of a queue; None once it is gone, also if there is another in its place."""
         found = self._found.get(place)
-        return None if found is None else (found.facts(), False)
+        return None if found is None or self._sources.get(place) is not source else (found.facts(), False)
 
     def _fail(self, error: LVQError) -> None:
         """Note that nothing can be known of any queue."""

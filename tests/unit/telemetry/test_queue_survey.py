@@ -166,6 +166,18 @@ def test_r48_queues_that_are_declared_or_dropped_come_and_go(cluster: MemoryClus
     assert values(survey)["depth"] == 0
 
 
+def test_r48_a_queue_that_is_dropped_and_declared_again_between_two_scrapes_counts_once(cluster: MemoryCluster) -> None:
+    survey = QueueSurvey(cluster)
+    for _ in range(3):
+        queue = declare(cluster)
+        survey.measure()
+        queue.drop(delete_topic=True)
+        survey.measure()
+    put(declare(cluster), "a=1")
+    survey.measure()
+    assert values(survey)["depth"] == 1
+
+
 def test_r48_a_survey_measures_in_the_background_until_it_is_closed(cluster: MemoryCluster) -> None:
     queue = declare(cluster)
     with QueueSurvey(cluster, every=0.01) as survey:
