@@ -165,7 +165,10 @@ class QueueSurvey:
             self.metrics.add_source(QUEUE, place, lambda: self._facts(place, source))
 
     def _facts(self, place: tuple[str, str], source: object) -> tuple[QueueFacts, bool] | None:
-        """Return what is known of a queue; None once it is gone, also if there is another in its place."""
+        """Return what is known of a queue; None once it is gone.
+
+        It is gone, too, if there is another in its place.
+        """
         found = self._found.get(place)
         return None if found is None or self._sources.get(place) is not source else (found.facts(), False)
 
