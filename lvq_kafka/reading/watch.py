@@ -6,7 +6,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import islice
 from types import TracebackType
 from typing import Generic, Self
 
@@ -46,7 +45,8 @@ Called with the cut and its values.
 def _size(event: Record | Deleted) -> int:
     """Return the bytes that an event takes, about."""
     if isinstance(event, Record):
-        return len(event.key or b"") + len(event.value or b"") + _OVERHEAD
+        headers = sum(len(name) + len(value or b"") for name, value in event.headers)
+        return len(event.key or b"") + len(event.value or b"") + headers + _OVERHEAD
     return len(event.key) + _OVERHEAD
 
 
@@ -127,6 +127,7 @@ class Watch(Bound, Generic[V]):
         self._known: KnownValues | None = None
         self._returned = ReturnedValues(all_known=self._in_dump) if changed else None
         self._looking = False  # for an event, among keys that have none
+        self._idle = 0  # keys without an event that were passed over since the caller last paused
         self._share = Share()
         if not self._in_dump:
             self.subscribe()
@@ -284,6 +285,9 @@ class Watch(Bound, Generic[V]):
         """Return the seconds to wait for a change, or for the time of a batch. The lock is held."""
         if self._looking:
             return 0.0
+        catch_up = self._shared.catch_up
+        if catch_up.values is not catch_up.replay.values:
+            return left  # there are no events before the new read is complete, which wakes us
         if self._pace is None or self._pending is None or not self._pending.at_pause:
             return left
         return self._pace.left if left is None else min(left, self._pace.left)
@@ -354,15 +358,17 @@ class Watch(Bound, Generic[V]):
         """
         pending, record_of = self._pending, self._shared.catch_up.values.table.record
         assert pending is not None
-        for key in islice(pending.line(), _SOME):
+        for key in pending.line():
             record = record_of(key)
             cause = pending.pop_cause(key) if record is None else None
             event = self._to_event(key, record, True, cause)
             if event is not None and self._is_news(key, event):
                 found.append(event)
                 size -= _size(event)
-                if size <= 0:
-                    break
+            else:
+                self._idle += 1
+            if size <= 0 or self._idle >= _SOME:
+                break
         return size
 
     def _next(self) -> Record | Deleted | EndOfDump | None:
@@ -374,7 +380,7 @@ class Watch(Bound, Generic[V]):
         catch_up = self._shared.catch_up
         if self._shared.timed:
             self._shared.pass_time()
-        self._looking, passed = False, 0
+        self._looking = False
         while True:
             values = catch_up.values
             if values is not catch_up.replay.values or self._closed:
@@ -409,9 +415,9 @@ class Watch(Bound, Generic[V]):
             event = self._to_event(key, record, matches, cause)
             if event is not None and self._is_news(key, event):
                 return event
-            passed += 1
-            if passed == _SOME:
-                self._looking = True
+            self._idle += 1
+            if self._idle >= _SOME:
+                self._idle, self._looking = 0, True
                 return None
 
     def _judge(self, record: Record) -> bool:

@@ -33,6 +33,8 @@ class EventCache:
             return kept[1]
         event = self._make(record)
         self._drop(place)
+        if _size(record, event) > self._most:
+            return event
         self._kept[place] = record, event
         self._size += _size(record, event)
         while self._size > self._most:

@@ -430,6 +430,56 @@ class TestParts:
 
         asyncio.run(read())
 
+    def test_the_headers_of_an_event_count_for_the_size_of_its_part(
+        self, memory_cluster: MemoryCluster, changing: Changing
+    ) -> None:
+        async def read() -> None:
+            watch = changing.view.watch()
+            for number in range(5):
+                memory_cluster.write("prices", b"k%d" % number, b"", headers=[("note", b"x" * 1000)])
+            changing.view.barrier()
+            assert [len(await watch.part(2000)) for _ in range(3)] == [2, 2, 1]
+
+        asyncio.run(read())
+
+    @pytest.mark.parametrize("options", [{"changed": True}, {"where": lambda entry: entry.value == "wanted"}])
+    def test_a_part_passes_over_some_keys_without_an_event_and_lets_others_run(
+        self, changing: Changing, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+    ) -> None:
+        monkeypatch.setattr(watch_module, "_SOME", 10)
+        asked: list[int] = []
+
+        async def read() -> None:
+            with changing.view.watch(dump=True, **options) as watch:
+                while undecoded(await watch.part(10_000))[-1:] != ["|"]:
+                    pass
+                news = [(f"k{n:02}", "wanted" if n % 8 == 7 else "other") for n in range(40)]
+                if "changed" in options:
+                    changing.write(*((key, "other") for key, _ in news))
+                    while (await watch.part(10_000, 0.0)) != []:
+                        pass
+                changing.write(*news)
+                found: list[bytes | str] = []
+                while len(found) < 5:
+                    asked.append(len(part := await watch.part(10_000)))
+                    found += undecoded(part)
+            assert found == [b"wanted"] * 5
+
+        asyncio.run(asyncio.wait_for(read(), 10))
+        assert max(asked) <= 2, "ten keys have at most two events"
+
+    def test_a_batch_that_waits_for_a_new_read_is_no_reason_to_look_all_the_time(self, changing: Changing) -> None:
+        watch = changing.view.watch(every=0.01)
+        changing.write(("a", "a1"))
+        assert values(watch.drain()) == ["a1"]
+        shared = changing.view._shared
+        with shared.lock:
+            watch._subscribe().changed([b"a"])
+            assert watch._until_batch(None) is not None
+            shared.catch_up.values = object()  # type: ignore[assignment]  # a new read begins
+            assert watch._until_batch(None) is None
+            shared.catch_up.values = shared.catch_up.replay.values
+
     def test_a_part_has_values_that_no_codec_reads(self, memory_cluster: MemoryCluster, changing: Changing) -> None:
         async def read() -> None:
             watch = changing.view.watch()
