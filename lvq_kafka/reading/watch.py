@@ -299,7 +299,7 @@ class Watch(Bound, Generic[V]):
             events.append(event)
         return events
 
-    async def part(self, size: int, timeout: float | None = None) -> list[Record | Deleted | EndOfDump]:
+    async def _part(self, size: int, timeout: float | None = None) -> list[Record | Deleted | EndOfDump]:
         """Wait for an event; return it and those that are ready, undecoded.
 
         This is for servers, which send many events to many clients: it takes the lock once. A part ends with the end of
@@ -348,10 +348,10 @@ class Watch(Bound, Generic[V]):
                 break
             size -= _size(event)
             if size > 0 and self._matches is None:
-                size = self._take_line(found, size)
+                size = self._drain_line(found, size)
         return found
 
-    def _take_line(self, found: list[Record | Deleted | EndOfDump], size: int) -> int:
+    def _drain_line(self, found: list[Record | Deleted | EndOfDump], size: int) -> int:
         """Take events of the present line, and return the size that is left.
 
         The lock is held, so nothing of what `_next` looks at changes meanwhile.
@@ -509,7 +509,7 @@ class Watch(Bound, Generic[V]):
 
     async def __anext__(self) -> Event[V]:
         try:
-            [event] = await self.part(1)
+            [event] = await self._part(1)
         except Closed:
             raise StopAsyncIteration from None
         return self._decode(event)

@@ -137,7 +137,7 @@ class _EventStream:
                 await self._say(self._pulse(), send)
             watch = self._watch = opening.result()
             while self._call.allowed:
-                events = await watch.part(_PART, _TICK)
+                events = await watch._part(_PART, _TICK)
                 await self._say(self._encode(events, watch.token) if events else self._pulse(), send)
         except (ReaderFailed, Closed):
             await self._say(self._news(), send)

@@ -34,7 +34,6 @@ from lvq_kafka import (
     Watch,
     attach,
 )
-from lvq_kafka.core.log.records import Record
 from lvq_kafka.errors import Closed, QueueMismatch
 from lvq_kafka.testing import MemoryCluster
 from tests.waiting import eventually
@@ -398,25 +397,6 @@ def watching(*, dump: bool, **options: Any) -> Play:
     return play
 
 
-def taking_parts(size: int, **options: Any) -> Play:
-    async def play(scene: Scene) -> Case:
-        watch = (await scene.view()).watch(**options)
-
-        async def check(got: list[Any]) -> None:
-            keys = keys_of(got)
-            while len(keys) < 6:
-                keys += keys_of([await asyncio.wait_for(watch.part(size), 10)])
-            assert keys == SIX
-
-        return Case(lambda: watch.part(size, 5.0), check)
-
-    return play
-
-
-def keys_of(parts: list[Any]) -> list[str]:
-    return [event.key.decode() for part in parts for event in part if isinstance(event, Record)]
-
-
 def watch_ending(name: str) -> Play:
     async def play(scene: Scene) -> Case:
         watch = (await scene.view()).watch()
@@ -596,7 +576,6 @@ PLAYS: dict[str, list[Play]] = {
     "Browser.refresh_async": [play_refresh],
     "Browser.__anext__": [browsing(dump=True), browsing(dump=False)],
     "Watch.__anext__": [watching(dump=False), watching(dump=True), watching(dump=False, every=0.01)],
-    "Watch.part": [taking_parts(1), taking_parts(10_000, dump=True), taking_parts(10_000, every=0.01)],
     **{f"Watch.{name}": [watch_ending(name)] for name in ("__aenter__", "__aexit__", "aclose")},
 }
 """By the awaitable as it is discovered."""

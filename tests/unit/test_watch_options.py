@@ -384,21 +384,21 @@ class TestParts:
     def test_a_part_is_what_is_ready_and_ends_with_the_dump(self, changing: Changing) -> None:
         async def read() -> None:
             watch = changing.view.watch(dump=True)
-            part = await watch.part(10_000)
+            part = await watch._part(10_000)
             assert undecoded(part) == [b"a0", b"b0", b"c0", "|"]
             assert watch.token is not None, "a client can go on from here"
             changing.write(("a", "a1"), ("b", None), ("a", "a2"))
-            assert undecoded(await watch.part(10_000)) == ["-b", b"a2"]
+            assert undecoded(await watch._part(10_000)) == ["-b", b"a2"]
 
         asyncio.run(read())
 
     def test_a_dump_s_end_ends_its_part_although_more_is_ready(self, changing: Changing) -> None:
         async def read() -> None:
             watch = changing.view.watch(dump=True)
-            assert undecoded(await watch.part(1)) == [b"a0"]
+            assert undecoded(await watch._part(1)) == [b"a0"]
             changing.write(("d", "d1"), ("a", "a1"))
-            assert undecoded(await watch.part(10_000)) == [b"b0", b"c0", "|"]
-            assert undecoded(await watch.part(10_000)) == [b"d1", b"a1"]
+            assert undecoded(await watch._part(10_000)) == [b"b0", b"c0", "|"]
+            assert undecoded(await watch._part(10_000)) == [b"d1", b"a1"]
 
         asyncio.run(read())
 
@@ -406,27 +406,27 @@ class TestParts:
         async def read() -> None:
             watch = changing.view.watch()
             changing.write(("a", "x" * 5000), ("b", "b1"), *((f"k{n}", "1") for n in range(20)))
-            assert len(await watch.part(1)) == 1
-            assert len(await watch.part(1000)) == 5
-            assert len(await watch.part(1_000_000)) == 16
+            assert len(await watch._part(1)) == 1
+            assert len(await watch._part(1000)) == 5
+            assert len(await watch._part(1_000_000)) == 16
 
         asyncio.run(read())
 
     def test_a_part_waits_for_its_first_event_until_the_watch_is_closed(self, changing: Changing) -> None:
         async def read() -> None:
             watch = changing.view.watch()
-            assert await watch.part(1000, 0.01) == []
-            waiting = asyncio.ensure_future(watch.part(1000))
+            assert await watch._part(1000, 0.01) == []
+            waiting = asyncio.ensure_future(watch._part(1000))
             await asyncio.sleep(0)
             await asyncio.to_thread(changing.write, ("a", "a1"))
             assert undecoded(await asyncio.wait_for(waiting, 10)) == [b"a1"]
-            waiting = asyncio.ensure_future(watch.part(1000))
+            waiting = asyncio.ensure_future(watch._part(1000))
             await asyncio.sleep(0)
             watch.close()
             with pytest.raises(Closed):
                 await asyncio.wait_for(waiting, 10)
             with pytest.raises(Closed):
-                await watch.part(1000)
+                await watch._part(1000)
 
         asyncio.run(read())
 
@@ -438,7 +438,7 @@ class TestParts:
             for number in range(5):
                 memory_cluster.write("prices", b"k%d" % number, b"", headers=[("note", b"x" * 1000)])
             changing.view.barrier()
-            assert [len(await watch.part(2000)) for _ in range(3)] == [2, 2, 1]
+            assert [len(await watch._part(2000)) for _ in range(3)] == [2, 2, 1]
 
         asyncio.run(read())
 
@@ -451,17 +451,17 @@ class TestParts:
 
         async def read() -> None:
             with changing.view.watch(dump=True, **options) as watch:
-                while undecoded(await watch.part(10_000))[-1:] != ["|"]:
+                while undecoded(await watch._part(10_000))[-1:] != ["|"]:
                     pass
                 news = [(f"k{n:02}", "wanted" if n % 8 == 7 else "other") for n in range(40)]
                 if "changed" in options:
                     changing.write(*((key, "other") for key, _ in news))
-                    while (await watch.part(10_000, 0.0)) != []:
+                    while (await watch._part(10_000, 0.0)) != []:
                         pass
                 changing.write(*news)
                 found: list[bytes | str] = []
                 while len(found) < 5:
-                    asked.append(len(part := await watch.part(10_000)))
+                    asked.append(len(part := await watch._part(10_000)))
                     found += undecoded(part)
             assert found == [b"wanted"] * 5
 
@@ -484,7 +484,7 @@ class TestParts:
         async def read() -> None:
             watch = changing.view.watch()
             changing.write(("a", b"\xff"), ("b", "b1"))
-            assert undecoded(await watch.part(1000)) == [b"\xff", b"b1"]
+            assert undecoded(await watch._part(1000)) == [b"\xff", b"b1"]
 
         asyncio.run(read())
 
