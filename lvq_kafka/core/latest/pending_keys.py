@@ -95,26 +95,16 @@ class ConflatedKeys:
 
     def pop(self) -> bytes | None:
         """Return the next key, or None if there is none."""
-        changed = self._changed
         while True:
-            if self._turn == len(self._line):
-                if not changed:
-                    return None
-                self._line, self._turn, self._changed = tuple(changed), 0, {}
-                changed = self._changed
-                self.lines += 1
-            key = self._line[self._turn]
-            self._turn += 1
-            if self.in_dump or self._batches:
-                changed.pop(key, None)
-                if self._turn == len(self._line):
-                    self.in_dump, self._line, self._turn = False, (), 0
+            for key in self.line():
                 return key
-            if key not in changed:  # otherwise its turn is later
-                return key
+            if not self._changed:
+                return None
+            self._line, self._turn, self._changed = tuple(self._changed), 0, {}
+            self.lines += 1
 
     def line(self) -> Iterator[bytes]:
-        """Yield, as `pop` returns them, the keys that are left in the present line.
+        """Yield the keys that are left in the present line.
 
         It may be left at any key. Nothing else may change meanwhile.
         """
@@ -127,7 +117,7 @@ class ConflatedKeys:
                 if self._turn == len(line):
                     self.in_dump, self._line, self._turn = False, (), 0
             elif key in changed:
-                continue
+                continue  # its turn is later
             yield key
 
 
