@@ -195,13 +195,13 @@ class SharedState:
             LVQError: the consumer has stopped because of this error, or of another one (`ReaderFailed`).
         """
         with self._lock:
-            if self._prepares:
-                self._prepare(session)
             if self._orphans:
                 self._give_back()
             waiters, now = self._waiters, self.clock()
             if now >= self._timers.alarm:  # the I/O thread may be waiting for a broker that does not answer
                 self._end_times(now)
+            if self._prepares:  # last, since what has just come back may have expired meanwhile
+                self._prepare(session)
             taken, exhausted = self.core.hand_out.acquire(
                 most, now, session, wanted=self._wanted, first_try=waiter is None, ahead=ahead
             )

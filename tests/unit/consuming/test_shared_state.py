@@ -19,6 +19,7 @@ from lvq_kafka.core.consumer.lease import LEASE
 from lvq_kafka.core.ledger.ledger import Item, Ledger
 from lvq_kafka.core.log.records import Fetch, Record, RecordBatch
 from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import LVQError, TransportError
 from tests.waiting import eventually
@@ -75,6 +76,27 @@ class Hands:
         self.shared.open_transaction()
         self.shared.apply(Ledger.leave, item)
         return self._thread.submit(self.shared.prepare_commit, [item], 20.0)
+
+
+def test_r10_a_message_whose_lock_and_time_are_over_is_not_handed_out_again() -> None:
+    """The caller ends the lock itself, as the I/O thread may be waiting for a broker that does not answer."""
+    clock = day = 1000.0
+    definition = QueueDefinition(name="q", topic="t", key_header=None, ttl=Ttl(default=0.5))
+    shared = SharedState(definition, ConsumerLimits(lock_timeout=0.3), lambda: clock, lambda: day)
+    assign(shared, {0: CommitMap(0)}, {0: 0}, {0: 0}, epochs={0: 0}, tag=bytes(8))
+    records = [Record(0, offset, int(day * 1000), f"{offset}".encode(), b"v") for offset in range(2)]
+    shared.read(Fetch(RecordBatch.of(records), {0: 2}))
+    flight = next_commit(shared)
+    assert flight is not None
+    answered(shared, flight, Answer.STORED)
+    (item,), _ = shared.acquire(1)
+    clock, day = clock + 0.4, day + 0.4
+    (again, other), _ = shared.acquire(2)
+    assert sorted((again.offset, other.offset)) == [0, 1], "only the lock is over"
+    clock, day = clock + 0.4, day + 0.4
+    assert shared.acquire(2) == ([], [])
+    stats = shared.stats
+    assert (item.state, stats.timed_out, stats.expired, stats.in_work) == (MessageState.LOST, 3, 2, 0)
 
 
 def test_nobody_is_woken_while_reading_has_not_come_to_what_may_be_handed_out() -> None:
