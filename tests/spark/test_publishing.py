@@ -241,25 +241,25 @@ def test_r10_a_column_says_after_how_many_seconds_a_value_expires(
     queue = with_ttl(make_queue(), Ttl(default=3600.0))
     schema = "key string, value string, life double, headers array<struct<key: string, value: string>>"
     rows = [
-        ("a", "1", 90.0, [("x", "y")]),
+        ("a", "1", 900.0, [("x", "y")]),
         ("b", "1", None, None),
         ("c", "1", 0.0015, None),
-        ("d", None, 90.0, None),
-        ("e", "1", None, [("lvq-ttl", "5000")]),
+        ("d", None, 900.0, None),
+        ("e", "1", None, [("lvq-ttl", "500000")]),
     ]
     publish(frame(*rows, schema=schema), queue, headers="headers", ttl="life")
     with queue.view() as view:
         assert {key: entry.headers for key in view if (entry := view.entry(key))} == {
-            "a": (("x", b"y"), ("lvq-ttl", b"90000")),
+            "a": (("x", b"y"), ("lvq-ttl", b"900000")),
             "b": (),
-            "e": (("lvq-ttl", b"5000"),),
+            "e": (("lvq-ttl", b"500000"),),
         }
     copied = snapshot(spark, queue, columns=["key", "value", "headers"])
     assert publish(copied, queue, headers="headers").written == 3, "a snapshot can be published as it is"
-    lives = frame(("a", "2", Decimal(7)), schema="key string, value string, life decimal(5, 1)")
+    lives = frame(("a", "2", Decimal(700)), schema="key string, value string, life decimal(5, 1)")
     publish(lives, queue, ttl="life")
     with queue.view() as view:
-        assert view.entry("a").headers == (("lvq-ttl", b"7000"),)
+        assert view.entry("a").headers == (("lvq-ttl", b"700000"),)
 
 
 LIFE = "key string, value string, life double, headers array<struct<key: string, value: string>>"

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 Collect = Callable[["DataFrame"], dict[bytes, Record]]
 
+_MINUTE = 60  # seconds; a read without ``as_of`` goes by the machine's clock, and merges take their time
+
 
 def roles(spark: SparkSession, table: str) -> dict[str, int]:
     return {row[0]: row[1] for row in spark.table(table).groupBy("lvq_role").count().collect()}
@@ -121,7 +123,7 @@ def test_r11_a_merge_brings_what_has_become_due_since_the_last_one(
 
     plain = make_queue(partitions, config={**DAY, "message.timestamp.type": "CreateTime"})
     queue = LastValueQueue(plain.topic, key_header=None, ttl=Ttl(), max_delay=60.0, cluster=plain.cluster)
-    now = round(time.time()) + 100.0
+    now = round(time.time()) + 1800.0  # ahead of the clock, by which a read without ``as_of`` goes
     monkeypatch.setattr(type(queue.cluster), "now", lambda _: now)
     foreign, choose, again = Producer({"bootstrap.servers": lvq_broker.bootstrap_servers}), random.Random(partitions), 0
     before = None
@@ -166,7 +168,7 @@ def test_r8_a_merge_removes_the_values_that_have_expired_since_the_last_one(
     from confluent_kafka import Producer
 
     plain = make_queue(partitions, config={**DAY, "message.timestamp.type": "CreateTime"})
-    queue = LastValueQueue(plain.topic, key_header=None, ttl=Ttl(default=100.0), cluster=plain.cluster)
+    queue = LastValueQueue(plain.topic, key_header=None, ttl=Ttl(default=100 * _MINUTE), cluster=plain.cluster)
     begun = round(time.time())
     now = begun
     monkeypatch.setattr(type(queue.cluster), "now", lambda _: now)
@@ -175,8 +177,8 @@ def test_r8_a_merge_removes_the_values_that_have_expired_since_the_last_one(
     def write(*records: tuple[str, str | None, int, int]) -> None:
         for key, value, age, ttl in records:
             home = home_partition(key.encode(), partitions)
-            headers = [("lvq-ttl", b"%d" % (1000 * ttl))]
-            foreign.produce(queue.topic, value, key, home, headers=headers, timestamp=1000 * (begun - age))
+            headers = [("lvq-ttl", b"%d" % (1000 * _MINUTE * ttl))]
+            foreign.produce(queue.topic, value, key, home, headers=headers, timestamp=1000 * (begun - _MINUTE * age))
         assert foreign.flush(30) == 0
 
     def merged() -> dict[str, str]:
@@ -187,10 +189,10 @@ def test_r8_a_merge_removes_the_values_that_have_expired_since_the_last_one(
 
     write(("gone", "1", 50, 10), ("short", "1", 0, 10), ("long", "1", 0, 50), ("hidden", "1", 9, 90))
     assert merged() == {"short": "1", "long": "1", "hidden": "1"}
-    now += 20
+    now += 20 * _MINUTE
     write(("hidden", "2", 0, 10), ("new", "1", 0, 90))
     assert merged() == {"long": "1", "new": "1"}, "some expired, and one was replaced by a value that has expired"
-    now += 40
+    now += 40 * _MINUTE
     at = datetime.fromtimestamp(now, UTC)
     assert values(collect(read_merged(spark, table))) == {"long": "1", "new": "1"}
     assert values(collect(read_merged(spark, table, as_of=at))) == {"new": "1"}
@@ -198,7 +200,7 @@ def test_r8_a_merge_removes_the_values_that_have_expired_since_the_last_one(
     assert before == 3, "nothing was written, but something has expired"
     assert merged() == {"new": "1"}
     assert merge(spark, queue, table).number == before
-    now -= 40
+    now -= 40 * _MINUTE
     write(("short", None, 0, 10), ("gone", "2", 0, 99))
     assert values(collect(read_merged(spark, table))) == {"new": "1"}
     merge(spark, queue, table)
