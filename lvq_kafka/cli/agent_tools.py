@@ -13,12 +13,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from math import ceil
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lvq_kafka.codecs import BYTES
 from lvq_kafka.core.log.keys import encode_key
 from lvq_kafka.core.text.quoting import brief, listed
-from lvq_kafka.errors import ConfigError
+from lvq_kafka.errors import ConfigError, QueueMismatch
 from lvq_kafka.json_lines import shown
 from lvq_kafka.queue import LastValueQueue, queues
 from lvq_kafka.reading.entries import EndOfDump, Entry, to_record
@@ -109,6 +109,18 @@ TOOLS = (
 )
 
 
+class _Opened(NamedTuple):
+    """A queue, and the view of it."""
+
+    queue: LastValueQueue[bytes]
+    view: View[bytes]
+
+    @property
+    def is_over(self) -> bool:
+        """True if the view has ended, or if another queue has the name by now (R39)."""
+        return self.view.state in ("failed", "closed") or isinstance(self.view.status.trouble, QueueMismatch)
+
+
 class AgentTools:
     """The tools, on the views that they need. Its methods may be called from several threads.
 
@@ -135,7 +147,7 @@ class AgentTools:
         self._most_bytes = most_bytes
         self._most_in_all = most_in_all
         self._lock = Lock()
-        self._views: dict[str, View[bytes]] = {}
+        self._opened: dict[str, _Opened] = {}
         self._calls: Mapping[str, Callable[..., dict[str, Any]]] = {
             "list_queues": self._list,
             "describe_queue": self._describe,
@@ -156,9 +168,9 @@ class AgentTools:
     def close(self) -> None:
         """Close all views."""
         with self._lock, ExitStack() as closing:
-            for view in self._views.values():
-                closing.callback(view.close)
-            self._views.clear()
+            for opened in self._opened.values():
+                closing.callback(opened.view.close)
+            self._opened.clear()
 
     def _list(self) -> dict[str, Any]:
         found = [one for one in queues(cluster=self._cluster) if not self._names or one.name in self._names]
@@ -166,8 +178,8 @@ class AgentTools:
         rows: list[dict[str, Any]] = []
         for definition in found[:_MOST_QUEUES]:
             row: dict[str, Any] = {"name": definition.name, "topic": definition.topic, "readable": definition.conflate}
-            view = self._views.get(definition.name)
-            row["state"] = "not read yet" if view is None else view.state
+            opened = self._opened.get(definition.name)
+            row["state"] = "not read yet" if opened is None else opened.view.state
             rows.append(row)
         answer: dict[str, Any] = {"queues": rows, "left_out": max(0, len(found) - _MOST_QUEUES)}
         answer["note"] = "The list is that of the registry now. A queue is read once a tool asks for its values."
@@ -176,13 +188,12 @@ class AgentTools:
         return answer
 
     def _describe(self, queue: str) -> dict[str, Any]:
-        view = self._open(queue)
-        status = view.status  # before the cut, which is then no older than it says
-        definition = LastValueQueue.open(queue, cluster=self._cluster).definition
-        return {**currency(queue, status, view.cut), "keys": len(view), "definition": definition.as_row()}
+        opened = self._open(queue)
+        view, status = opened.view, opened.view.status  # before the cut, which is then no older than it says
+        return {**currency(queue, status, view.cut), "keys": len(view), "definition": opened.queue.definition.as_row()}
 
     def _get(self, queue: str, keys: list[str]) -> dict[str, Any]:
-        view = self._open(queue)
+        view = self._open(queue).view
         status, before = view.status, view.cut
         rows: list[dict[str, Any]] = []
         missing, left_out, size = [], [], 0
@@ -209,7 +220,7 @@ class AgentTools:
         limit: int = _USUAL,
         after: str | None = None,
     ) -> dict[str, Any]:
-        view = self._open(queue)
+        view = self._open(queue).view
         selection = None if selector is None else Selection(view.topic, BYTES, selector=selector)
         status, before = view.status, view.cut
         rows: list[dict[str, Any]] = []
@@ -230,8 +241,8 @@ class AgentTools:
             answer["note"] += f" {selection.unjudged} values could not be judged, and are not in it."
         return answer
 
-    def _open(self, queue: str) -> View[bytes]:
-        """Return the view of a queue, complete.
+    def _open(self, queue: str) -> _Opened:
+        """Return a queue, and the view of it, complete.
 
         Raises what `call` raises.
         """
@@ -242,16 +253,17 @@ class AgentTools:
                 hint=f"There are {listed(self._names)}.",
             )
         with self._lock:
-            view = self._views.get(queue)
-            if view is None or view.state in ("failed", "closed"):
-                if view is not None:
-                    view.close()
-                    del self._views[queue]
-                opened = LastValueQueue.open(queue, cluster=self._cluster)
-                view = self._views[queue] = opened.view().start()
-        if not view.complete:
-            view.wait_caught_up(self._timeout)
-        return view
+            opened = self._opened.get(queue)
+            if opened is not None and opened.is_over:
+                opened.view.close()
+                del self._opened[queue]
+                opened = None
+            if opened is None:
+                source = LastValueQueue.open(queue, cluster=self._cluster)
+                opened = self._opened[queue] = _Opened(source, source.view().start())
+        if not opened.view.complete:
+            opened.view.wait_caught_up(self._timeout)
+        return opened
 
 
 def currency(queue: str, status: ReaderStatus, cut: EndOfDump) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from math import inf
 from threading import Event, Lock, Thread
 from typing import Protocol
 from weakref import WeakSet
@@ -67,6 +68,7 @@ class RegistryWatch:
         self._looked_at = looked_at
         self._end = -1
         self._trouble: LVQError | None = None
+        self._other: QueueMismatch | None = None  # another queue has its name by now
         self._followers: WeakSet[Follows] = WeakSet()
         self._due = Event()
         self._lock = Lock()
@@ -87,8 +89,11 @@ class RegistryWatch:
 
     @property
     def sure_until(self) -> float:
-        """The time, on the clock, until which this watch knows of all that can hold."""
-        return self._looked_at + TRUSTED
+        """The time, on the clock, until which this watch knows of all that can hold.
+
+        It is over once another queue has the name.
+        """
+        return self._looked_at + TRUSTED if self._other is None else -inf
 
     @property
     def is_sure(self) -> bool:
@@ -98,6 +103,8 @@ class RegistryWatch:
     @property
     def trouble(self) -> LVQError:
         """The reason why it may not know of an alteration."""
+        if self._other is not None:
+            return self._other
         seconds = self._clock() - self._looked_at
         why = "" if self._trouble is None else f": {str(self._trouble).rstrip('.')}"
         return BrokerUnavailable(
@@ -120,20 +127,33 @@ class RegistryWatch:
             registry, then = Registry(self._cluster, timeout=_LOOK), self._clock()
             end = registry.end(_LOOK)
             before = self.history
+            lapsed = then >= self.sure_until
             if end != self._end:
                 history = registry.history(self._name)
-                if history.revisions[0] != before.revisions[0]:
-                    raise QueueMismatch(
-                        f"The queue {self._name} was dropped, and declared otherwise.",
-                        queue=self._name,
-                        differences=before.revisions[0].definition.differences(history.revisions[0].definition),
-                        hint="Open it again.",
-                    )
-                self.history, self._end = history, end
-            self.lapses += then >= self.sure_until  # before it is sure again
+                known, self._other = self._other, self._other_queue(history)
+                if self._other is None:
+                    self.history = history
+                elif known is None:
+                    logger.warning("%s", self._other)
+                self._end = end
+            if self._other is not None:
+                raise self._other.with_traceback(None)
+            self.lapses += lapsed
             self._looked_at, self._trouble = then, None
         if self.history != before:
             self._notify()
+
+    def _other_queue(self, history: QueueHistory) -> QueueMismatch | None:
+        """Return the error that these are the definitions of another queue; None if they are not."""
+        was, now = self.history.revisions[0], history.revisions[0]
+        if was == now:
+            return None
+        return QueueMismatch(
+            f"The queue {self._name} was dropped, and declared otherwise.",
+            queue=self._name,
+            differences=was.definition.differences(now.definition),
+            hint="Open it again.",
+        )
 
     def refresh_if_due(self) -> None:
         """Look now if the last look is an interval ago. Raises what `refresh` raises."""
@@ -195,6 +215,10 @@ class RegistryWatch:
             self.refresh()
         except QueueNotDeclared:  # what used to hold for its messages still does
             self._looked_at, self._trouble = self._clock(), None
+        except QueueMismatch as error:
+            self._trouble = error
+            if sure:
+                self._notify()
         except LVQError as error:
             self._trouble = error
             if sure and not self.is_sure:

@@ -19,7 +19,7 @@ from lvq_kafka.core.latest.tables import NewestRecords
 from lvq_kafka.core.log.absence import Lapse
 from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.core.text.quoting import bounded
-from lvq_kafka.errors import LVQError, StateError, StoreFailed
+from lvq_kafka.errors import LVQError, QueueMismatch, StateError, StoreFailed
 from lvq_kafka.reading.change_notifier import ChangeNotifier
 from lvq_kafka.reading.entries import EndOfDump
 from lvq_kafka.reading.store_keeper import Kept, StoreKeeper
@@ -269,10 +269,20 @@ class FollowerState:
         if self.catch_up.lose_touch(Trouble.STORE, error):
             logger.warning("what was read of %s cannot be kept, and has to wait: %s", self.topic, error)
 
+    def is_unsure(self, error: LVQError) -> None:
+        """Record that the queue may have been altered, or that another one has its name."""
+        if not isinstance(error, QueueMismatch):
+            self.lost_touch(Trouble.UNSURE, error)
+        elif self.catch_up.lose_touch(Trouble.OTHER_QUEUE, error):  # the watch has logged it
+            with self.lock:
+                self.notifier.notify(everybody=True)
+
     def is_sure(self) -> None:
         """Record that all alterations of the queue are known."""
-        with self.lock:
-            if self.catch_up.is_sure():
+        troubles = self.catch_up.troubles
+        if Trouble.UNSURE in troubles or Trouble.OTHER_QUEUE in troubles:
+            with self.lock:
+                self.catch_up.is_sure()
                 self.notifier.notify(everybody=True)
 
     def read_altered(self, *, timed: bool) -> None:

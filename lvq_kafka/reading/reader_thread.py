@@ -217,10 +217,9 @@ class ReaderThread:
     def _check_sure(self, watch: RegistryWatch) -> bool:
         """Return whether all alterations are known that messages may be judged by (R39)."""
         if not watch.is_sure:
-            self._shared.lost_touch(Trouble.UNSURE, watch.trouble)
+            self._shared.is_unsure(watch.trouble)
             return False
-        if Trouble.UNSURE in self._shared.catch_up.troubles:
-            self._shared.is_sure()
+        self._shared.is_sure()
         return True
 
     def _wait_until_sure(self) -> None:

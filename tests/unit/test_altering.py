@@ -719,7 +719,7 @@ class TestUnsure:
     def test_g5_r39_a_queue_that_was_dropped_and_declared_otherwise_is_not_read_by_the_former_rules(
         self, queue: LastValueQueue[str], cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(registry_watch, "TRUSTED", 0.5)
+        monkeypatch.setattr(registry_watch, "_LOOK", 0.5)
         with queue.view() as view:
             opened(cluster).drop()
             again = declare(cluster, ttl=Ttl(maximum=5.0))
@@ -730,6 +730,7 @@ class TestUnsure:
             again.drop()
             declare(cluster)
             eventually(lambda: view.state == "caught-up")
+            assert view.status.trouble is None
 
     def test_an_alteration_by_a_newer_library_is_one_that_nobody_can_know(
         self, queue: LastValueQueue[str], cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch

@@ -59,6 +59,8 @@ _MARKERS = 0.4  # seconds for a decided transaction's markers to reach all its p
 class Trouble(StrEnum):
     """A reason why a reader may be stale. Of several, the first one listed here counts."""
 
+    OTHER_QUEUE = "other queue"
+    """The queue was dropped, and another one has its name: nothing more is read until it is opened again (R39)."""
     WRITER = "writer"
     """The process that writes the store does not report any more (R41)."""
     NO_ANSWER = "no answer"
@@ -358,9 +360,10 @@ class CatchUp:
         self.troubles[trouble] = error
         return first
 
-    def is_sure(self) -> bool:
-        """Note that all alterations of the queue are known; return whether that was in doubt."""
-        return self.troubles.pop(Trouble.UNSURE, None) is not None
+    def is_sure(self) -> None:
+        """Note that all alterations of the queue are known."""
+        self.troubles.pop(Trouble.UNSURE, None)
+        self.troubles.pop(Trouble.OTHER_QUEUE, None)
 
     def heed_time(self) -> None:
         """Note that messages expire from now on, or may be scheduled."""

@@ -131,6 +131,25 @@ def test_lvq_mcp_ends_with_its_stdin_and_writes_nothing_else_to_stdout() -> None
 # ---------------------------------------------------------------- how current
 
 
+def test_r39_r51_a_queue_that_was_dropped_and_declared_otherwise_is_opened_again(
+    cluster: MemoryCluster, tools: AgentTools
+) -> None:
+    """The reader of the former queue knows it at its next look at the registry."""
+    put(cluster, {"IBM": b"118.50"})
+    assert tools.call("get_values", {"queue": "prices", "keys": ["IBM"]})["values"]
+    LastValueQueue.open("prices", cluster=cluster).drop(delete_topic=True)
+    LastValueQueue.declare("prices", key_header="ticker", topic="new-prices", cluster=cluster)
+    put(cluster, {"FB": b"1"})
+
+    def answers() -> bool:
+        got = tools.call("get_values", {"queue": "prices", "keys": ["IBM", "FB"]})
+        return [(row["key"], row["value"]) for row in got["values"]] == [("FB", "1")] and got["missing"] == ["IBM"]
+
+    eventually(answers, 20)
+    told = tools.call("describe_queue", {"queue": "prices"})
+    assert (told["definition"]["topic"], told["keys"]) == ("new-prices", 1)
+
+
 def test_r51_before_a_queue_is_complete_an_error_is_the_answer(cluster: MemoryCluster) -> None:
     put(cluster, {"IBM": b"118.50"})
     tools = AgentTools(cluster, timeout=0.05)
@@ -276,7 +295,7 @@ def test_a_reader_that_failed_is_opened_again(tools: AgentTools, cluster: Memory
     asked = {"queue": "prices", "keys": ["IBM"]}
     put(cluster, {"IBM": b"1"})
     assert tools.call("get_values", asked)["values"][0]["value"] == "1"
-    tools._views["prices"].close()
+    tools._opened["prices"].view.close()
     put(cluster, {"IBM": b"2"})
     assert tools.call("get_values", asked)["values"][0]["value"] == "2"
 
