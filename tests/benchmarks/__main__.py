@@ -84,11 +84,11 @@ class Sizes:
 
 
 QUICK = Sizes(
-    records=100_000,
-    messages=5_000,
-    keys=500,
-    puts=100,
-    acks=50,
+    records=20_000,
+    messages=2_000,
+    keys=200,
+    puts=50,
+    acks=25,
     session=2.0,
     heartbeat=0.5,
     spark_records=10_000,

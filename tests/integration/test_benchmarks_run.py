@@ -13,6 +13,7 @@ import pytest
 
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
+from tests.benchmarks.__main__ import QUICK
 from tests.benchmarks.bootstrap import CONTESTANTS, JVM, PEERS, measure
 from tests.benchmarks.consume import COMPACTED, KAFKA, MODES
 from tests.benchmarks.dump import CONTESTANTS as DUMPS
@@ -33,32 +34,45 @@ from tests.benchmarks.workload import Judge, Workload
 from tests.running import run_while_it_speaks
 
 
-@pytest.mark.timeout(0)
-def test_a_small_benchmark_runs_to_the_end(tmp_path: Path) -> None:
-    output = tmp_path / "results.json"
+def small(output: Path, *parts: str) -> tuple[dict[str, Any], str]:
+    """Run a small benchmark; return its results, and what it printed."""
     options = ["--quick", "--rounds", "1", "--output", str(output)]
-    command = [sys.executable, "-m", "tests.benchmarks", *options]
-    ran = run_while_it_speaks(command)
+    ran = run_while_it_speaks([sys.executable, "-m", "tests.benchmarks", *options, *parts])
     assert ran.returncode == 0, ran.stderr
-    results = json.loads(output.read_text())
+    return json.loads(output.read_text()), ran.stdout
+
+
+@pytest.mark.timeout(0)
+def test_a_part_of_a_small_benchmark_runs_to_the_end(tmp_path: Path) -> None:
+    results, printed = small(tmp_path / "results.json", "bootstrap", "consume")
+    assert {result["contestant"] for result in results["bootstrap"]} == set(CONTESTANTS) - {JVM}
+    assert {(result["contestant"], result["mode"]) for result in results["consume"]} == set(product(KAFKA, MODES))
+    assert all(target["what"] in printed for target in results["targets"])
+
+
+@pytest.mark.timeout(0)
+@pytest.mark.thorough  # each of its many contestants is a process
+def test_a_small_benchmark_runs_to_the_end(tmp_path: Path) -> None:
+    results, printed = small(tmp_path / "results.json")
+    records = QUICK.records
     read = {(result["topic"], result["contestant"], result["keys"]) for result in results["bootstrap"]}
     assert read == {
         (label, contestant, keys)
-        for label, keys in (("unique", 100_000), ("overwrites", 10_000), ("key-header", 100_000))
+        for label, keys in (("unique", records), ("overwrites", records // 10), ("key-header", records))
         for contestant in CONTESTANTS
         if contestant != JVM and (label != "key-header" or contestant not in PEERS)
     }
     dumps = {(result["contestant"], result["keys"]) for result in results["dump"]}
-    assert dumps == set(product(DUMPS, (1_000, 4_000)))
+    assert dumps == set(product(DUMPS, QUICK.dump_keys))
     assert all(result["beats"] > 0 for result in results["dump"] if result["contestant"] == "async watch")
     assert {result["contestant"]: result["read"] for result in results["store"]} == {
-        MEMORY: 100_000,
-        INDEXED: 100_000,
-        FIRST: 100_000,
+        MEMORY: records,
+        INDEXED: records,
+        FIRST: records,
         NOTHING: 0,
-        HUNDREDTH: 1_000,
+        HUNDREDTH: records // 100,
     }
-    assert results["shared store"]["keys"] == 100_000
+    assert results["shared store"]["keys"] == records
     served = [(result["what"], result.get("contestant", LVQ)) for result in results["serve"]]
     assert [pair for pair in served if pair[1] != NGINX] == [("get", LVQ), ("few", LVQ), ("many", LVQ)]
     assert all(result["events"] > 0 for result in results["serve"] if result["what"] != "get")
@@ -66,10 +80,10 @@ def test_a_small_benchmark_runs_to_the_end(tmp_path: Path) -> None:
     assert "Producer.send" in {row["what"] for row in results["produce"]}
     assert {(result["contestant"], result["mode"]) for result in results["consume"]} == set(product(KAFKA, MODES))
     left = [result["deliveries"] for result in results["consume"] if result["mode"] == COMPACTED]
-    assert 500 <= min(left) <= max(left) <= 500 + TAIL  # of 5,000
+    assert QUICK.keys <= min(left) <= max(left) <= QUICK.keys + TAIL < QUICK.messages
     assert {(result["what"], result["at_once"]) for result in results["prefetch"]} == set(product(KINDS, AT_ONCE))
     ways = {(one["contestant"], one["groups"], (one["sessions"], one["at_once"])) for one in results["groups"]}
-    assert ways == set(product(GROUPINGS, numbers_of_groups(1_250), WAYS))
+    assert ways == set(product(GROUPINGS, numbers_of_groups(QUICK.messages // 4), WAYS))
     assert {(result["what"], result.get("limited")) for result in results["limits"]} == {
         *product(OPENING, [None]),
         *product(SENDING, [False, True]),
@@ -82,7 +96,7 @@ def test_a_small_benchmark_runs_to_the_end(tmp_path: Path) -> None:
     moves = {(result["protocol"], result["change"]) for result in results["rebalance"]}
     assert moves == set(product(PROTOCOLS, CHANGES))
     assert all(result["seconds"] > 0 < result["stood_still"] for result in results["rebalance"])
-    assert all(target["what"] in ran.stdout for target in results["targets"])
+    assert all(target["what"] in printed for target in results["targets"])
 
 
 def test_an_idle_queue_takes_less_of_its_process_than_one_with_a_view(broker: ProvidedBroker) -> None:

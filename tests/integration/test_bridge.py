@@ -40,6 +40,10 @@ DEEP = Workload(2_400, 2_400)
 UPDATES = Workload(2_400, 600)
 
 PEERS = ["artemis", "broker-j"]
+_THOROUGH = pytest.mark.parametrize(
+    "peer", [PEERS[0], pytest.param(PEERS[1], marks=pytest.mark.thorough)], indirect=True
+)
+"""Both in long runs: what these tests prove is the bridge's own, and the same with either broker."""
 
 
 @pytest.fixture(scope="module")
@@ -218,6 +222,7 @@ def kill(process: subprocess.Popen[str]) -> None:
     process.wait(DEADLINE)
 
 
+@_THOROUGH
 @pytest.mark.parametrize("mode", ["--consume", "--browse"])
 def test_g10_a_bridge_that_is_killed_loses_nothing_and_ends_with_the_newest_values(
     bridging: Bridging, queue: LastValueQueue[bytes], mode: str
@@ -238,6 +243,7 @@ def test_g10_a_bridge_that_is_killed_loses_nothing_and_ends_with_the_newest_valu
         bridging.run(bridging.address, queue.name, "--once", "--consume")
 
 
+@_THOROUGH
 def test_g10_a_bridge_to_the_other_broker_that_is_killed_loses_nothing(
     bridging: Bridging, queue: LastValueQueue[bytes], kafka_cluster: KafkaCluster
 ) -> None:
@@ -256,6 +262,7 @@ def test_g10_a_bridge_to_the_other_broker_that_is_killed_loses_nothing(
         back.drop(delete_topic=True)
 
 
+@_THOROUGH
 def test_a_bridge_waits_for_the_other_broker_and_goes_on_when_it_is_back(
     bridging: Bridging, queue: LastValueQueue[bytes]
 ) -> None:
@@ -307,6 +314,7 @@ def test_a_bridge_outlives_an_outage_of_kafka_beyond_its_time_outs(
             assert {f"k{n}": view[f"k{n}"] for n in range(20)} == {f"k{n}": b"%d" % n for n in range(20)}
 
 
+@_THOROUGH
 def test_a_bridge_that_only_looks_sees_what_comes_later_and_repeats_nothing(
     bridging: Bridging, queue: LastValueQueue[bytes]
 ) -> None:
