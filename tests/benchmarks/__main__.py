@@ -93,7 +93,9 @@ QUICK = Sizes(
     heartbeat=0.5,
     spark_records=10_000,
     dump_keys=(1_000, 4_000),
-    serving=serve.Serving(keys=1_000, rate=200, seconds=1.0, few=5, many=20, many_changes=20, many_seconds=3.0),
+    serving=serve.Serving(
+        keys=1_000, rate=200, seconds=1.0, few=5, broad=10, many=20, many_changes=20, many_seconds=3.0
+    ),
     scale=scale.Scale(keys=1_000, view_keys=1_000, partitions=20, queues=2, large=2, rest=0.1),
 )
 
@@ -170,7 +172,7 @@ def run(
         found["shared store"] = shared_store.run(servers, sizes.records)
         print(shared_store.shared_table(found["shared store"]), "\n", flush=True)
     if "serve" in parts:
-        found["serve"] = list(serve.run(servers, rounds, sizes.serving))
+        found["serve"] = list(serve.run(servers, rounds, sizes.serving, peers=peer_rounds > 0))
         print(serve.serve_table(found["serve"]), "\n", flush=True)
         targets += serve.serve_targets(found["serve"])
     if "scale" in parts:

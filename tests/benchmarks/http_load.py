@@ -26,7 +26,7 @@ __all__ = ["WARM"]
 WARM = 2.0
 """The seconds of requests that are not measured."""
 
-_SENT = re.compile(rb'"value": "(\d{19})')
+_SENT = re.compile(rb'"(?:value|data)": ?"(\d{19})')
 """The time of its put in a value, as nanoseconds of the clock that all processes of a machine share."""
 
 _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
@@ -105,13 +105,14 @@ class _Gets:
 class _Following(asyncio.Protocol):
     """A stream of events."""
 
-    def __init__(self, target: str, arrived: list[tuple[int, int]] | None) -> None:
+    def __init__(self, target: str, ready: bytes, arrived: list[tuple[int, int]] | None) -> None:
         self._request = f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+        self._ready = ready
         self._arrived = arrived
         self._rest = b""
         self.bytes = 0
         self.whole = asyncio.Event()
-        """Whether its dump has ended."""
+        """Whether it has all that it begins with, such as a dump."""
 
     def connection_made(self, transport: Any) -> None:
         transport.write(self._request)
@@ -121,7 +122,7 @@ class _Following(asyncio.Protocol):
         self.bytes += len(data)
         if not self.whole.is_set():
             self._rest = (self._rest + data)[-65_536:]
-            if b"event: end-of-dump" in self._rest:
+            if self._ready in self._rest:
                 self.whole.set()
                 self._rest = b""
         elif self._arrived is not None:
@@ -135,7 +136,7 @@ class _Following(asyncio.Protocol):
             raise SystemExit(f"a stream ended: {error}")
 
 
-async def _follow(port: int, target: str, streams: int, probes: int, slow: int) -> None:
+async def _follow(port: int, target: str, ready: bytes, streams: int, probes: int, slow: int) -> None:
     loop = asyncio.get_running_loop()
     arrived: list[tuple[int, int]] = []
     with ExitStack() as opened:
@@ -148,7 +149,7 @@ async def _follow(port: int, target: str, streams: int, probes: int, slow: int) 
         for number in range(streams - slow):
             noting = arrived if number < probes else None
             _, stream = await loop.create_connection(
-                lambda noting=noting: _Following(target, noting), "127.0.0.1", port
+                lambda noting=noting: _Following(target, ready, noting), "127.0.0.1", port
             )
             following.append(stream)
         for stream in following:
@@ -173,20 +174,21 @@ def main() -> None:
     gets, streams = roles.add_parser("gets"), roles.add_parser("streams")
     for role in (gets, streams):
         role.add_argument("port", type=int)
-        role.add_argument("queue")
         role.add_argument("--core", type=int)
+    gets.add_argument("queue")
     gets.add_argument("keys", type=int)
     gets.add_argument("rate", type=int)
     gets.add_argument("seconds", type=float)
-    streams.add_argument("query")
+    streams.add_argument("target")
+    streams.add_argument("ready", help="what a stream begins with, up to its end")
     streams.add_argument("streams", type=int)
     streams.add_argument("probes", type=int, help="the streams of which arrivals are noted")
     streams.add_argument("slow", type=int, help="those that take nothing")
     options = parser.parse_args()
     pin(options.core)
     if options.role == "streams":
-        target = f"/v1/queues/{options.queue}/events?{options.query}"
-        asyncio.run(_follow(options.port, target, options.streams, options.probes, options.slow))
+        ready = options.ready.encode()
+        asyncio.run(_follow(options.port, options.target, ready, options.streams, options.probes, options.slow))
         return
     load = _Gets(options.keys, options.rate)
     asyncio.run(load.run(options.port, options.queue, options.seconds))

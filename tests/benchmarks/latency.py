@@ -19,6 +19,7 @@ from typing import Any
 from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.kafka import KafkaCluster
 from tests.benchmarks.children import result, say, start, wait_ready
+from tests.benchmarks.peers.centrifugo import CHANNEL, CHANNEL_HEADER
 from tests.benchmarks.topics import create
 
 PROPAGATION = ("view", "view.watch", "bare loop", "ktables")
@@ -57,16 +58,21 @@ def quantiles(milliseconds: Sequence[float]) -> dict[str, float]:
     return {f"p{percent}_ms": ordered[len(ordered) * percent // 100] for percent in (50, 99)}
 
 
-def put_at_a_steady_rate(servers: str, topic: str, puts: int, rate: int = RATE) -> None:
+def put_at_a_steady_rate(
+    servers: str, topic: str, puts: int, rate: int = RATE, *, for_centrifugo: bool = False
+) -> None:
+    """Send values, each with the time of its put; for Centrifugo as JSON, with the header that names its channel."""
     from lvq_kafka.queue import LastValueQueue
 
+    headers = {CHANNEL_HEADER: CHANNEL} if for_centrifugo else {}
+    form = b'"%s"' if for_centrifugo else b"%s"
     with LastValueQueue(topic, key_header=None, bootstrap_servers=servers) as queue, queue.producer() as producer:
         due = time.monotonic() + 0.2
         for number in range(puts):
             time.sleep(max(0.0, due - time.monotonic()))
             due += 1 / rate
             now = time.monotonic_ns()
-            producer.put(f"key-{number % KEYS}", b"%019d".ljust(_SIZE, b".") % now)
+            producer.put(f"key-{number % KEYS}", form % (b"%019d" % now).ljust(_SIZE, b"."), headers=headers)
     say({})
 
 
@@ -224,9 +230,12 @@ def main() -> None:
     parser.add_argument("topic")
     parser.add_argument("count", type=int)
     parser.add_argument("--rate", type=int, default=RATE, help="puts per second of the producer")
+    parser.add_argument("--for-centrifugo", action="store_true", help="let the producer write what Centrifugo reads")
     options = parser.parse_args()
     if options.role == "producer":
-        put_at_a_steady_rate(options.servers, options.topic, options.count, options.rate)
+        put_at_a_steady_rate(
+            *(options.servers, options.topic, options.count, options.rate), for_centrifugo=options.for_centrifugo
+        )
     elif options.role in receivers:
         arrivals = Arrivals(options.count)
         receivers[options.role](options.servers, options.topic, arrivals)

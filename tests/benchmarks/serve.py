@@ -1,7 +1,8 @@
 """`lvq serve`: how long a GET takes, how late events are, and what a thousand streams take.
 
 The server has one processor and the load another, where there are two; the broker and the producer run on either. A
-static file of nginx is the limit for a GET.
+static file of nginx is the limit for a GET. Centrifugo brings the same changes to its clients; it sends each of them
+whatever a client takes, so it has no part in the streams that get a batch each second.
 """
 
 from __future__ import annotations
@@ -16,16 +17,19 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from lvq_kafka.core.log.records import Fetch
+from lvq_kafka.embedded.ports import free_ports
 from lvq_kafka.kafka import KafkaCluster
 from tests.benchmarks.children import cores, pin, result, say, start
 from tests.benchmarks.http_load import WARM
 from tests.benchmarks.latency import KEYS, quantiles
+from tests.benchmarks.peers import centrifugo
 from tests.benchmarks.report import Target, table
 from tests.benchmarks.topics import load
 from tests.benchmarks.workload import value_of
@@ -33,7 +37,7 @@ from tests.waiting import eventually
 
 __all__ = ["LVQ", "NGINX", "Serving", "run", "serve_table", "serve_targets"]
 
-LVQ, NGINX = "lvq serve", "nginx, a static file"
+LVQ, NGINX, CENTRIFUGO = "lvq serve", "nginx, a static file", f"Centrifugo {centrifugo.VERSION}"
 
 _PROBES = 20  # streams of which each arrival is noted
 _LOOK = 0.25  # seconds between two looks at the memory
@@ -54,6 +58,9 @@ class Serving:
     """Streams, of which each gets every change as it comes."""
     few_changes: int = 20
     """Changes per second for these."""
+    broad: int = 1_000
+    """Streams, of which each gets every change as it comes, too."""
+    broad_changes: int = 2
     many: int = 1_000
     """Streams, of which each gets a batch each second."""
     many_changes: int = 100
@@ -98,6 +105,7 @@ def _serve(servers: str, topic: str, core: int | None) -> None:
 class _Server:
     child: subprocess.Popen[Any]
     port: int
+    name: str = LVQ
 
     @property
     def cpu(self) -> float:
@@ -109,10 +117,12 @@ class _Server:
     def memory(self) -> int:
         return int(psutil.Process(self.child.pid).memory_info().rss)
 
-    def end(self) -> Result:
-        """End it, and return its report."""
+    def had(self) -> dict[int, int]:
+        """End it, and return when its view had each value; nothing if it has no view."""
+        if self.name != LVQ:
+            return {}
         self.child.send_signal(2)
-        return result(self.child)
+        return dict(result(self.child)["had"])
 
 
 @contextlib.contextmanager
@@ -129,12 +139,8 @@ def _serving(servers: str, topic: str, core: int | None) -> Iterator[_Server]:
 @contextlib.contextmanager
 def _nginx(program: str, core: int | None) -> Iterator[_Server]:
     """Run nginx with one file, of the size of a value, at every address."""
-    with (
-        tempfile.TemporaryDirectory(prefix="lvq-bench-nginx-") as folder,
-        socket.create_server(("127.0.0.1", 0)) as free,
-    ):
-        port = free.getsockname()[1]
-        free.close()
+    [port] = free_ports(1)
+    with tempfile.TemporaryDirectory(prefix="lvq-bench-nginx-") as folder:
         place = Path(folder)
         (place / "value").write_bytes(value_of(0))
         (place / "nginx.conf").write_text(
@@ -145,16 +151,30 @@ def _nginx(program: str, core: int | None) -> Iterator[_Server]:
             f"scgi_temp_path {place}/e; sendfile on; tcp_nodelay on; open_file_cache max=10;\n"
             f"server {{ listen 127.0.0.1:{port}; root {place}; location / {{ rewrite ^ /value break; }} }} }}\n"
         )
-        child = subprocess.Popen(
-            [program, "-p", folder, "-c", str(place / "nginx.conf"), "-e", str(place / "log")],
-            preexec_fn=lambda: pin(core),
-        )
-        try:
-            eventually(lambda: _listens(port))
-            yield _Server(child, port)
-        finally:
-            child.kill()
-            child.wait()
+        command = [program, "-p", folder, "-c", str(place / "nginx.conf"), "-e", str(place / "log")]
+        with _listening(command, port, core) as child:
+            yield _Server(child, port, NGINX)
+
+
+@contextlib.contextmanager
+def _centrifugo(program: Path, servers: str, topic: str, core: int | None) -> Iterator[_Server]:
+    [port] = free_ports(1)
+    with tempfile.TemporaryDirectory(prefix="lvq-bench-centrifugo-") as folder:
+        file = centrifugo.configure(Path(folder), servers, topic, port)
+        with _listening([str(program), "--config", str(file)], port, core) as child:
+            yield _Server(child, port, CENTRIFUGO)
+
+
+@contextlib.contextmanager
+def _listening(command: Sequence[str], port: int, core: int | None) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a server, from when it listens on its port."""
+    child = subprocess.Popen(command, preexec_fn=lambda: pin(core))
+    try:
+        eventually(lambda: _listens(port))
+        yield child
+    finally:
+        child.kill()
+        child.wait()
 
 
 def _listens(port: int) -> bool:
@@ -166,23 +186,32 @@ def _listens(port: int) -> bool:
 # ------------------------------------------------------------------ the parent process
 
 
-def run(servers: str, rounds: int, serving: Serving) -> Iterator[Result]:
-    """Yield one result for each contestant and question, and round."""
+def run(servers: str, rounds: int, serving: Serving, *, peers: bool) -> Iterator[Result]:
+    """Yield one result for each contestant and question, and round.
+
+    Args:
+        peers: whether Centrifugo takes part, which is built first.
+    """
     nginx = shutil.which("nginx")
     if nginx is None:
         print("nginx is left out, because it is not installed here: apt-get install nginx\n")
+    other = centrifugo.install() if peers else None
+    if peers and other is None:
+        print("Centrifugo is left out, because it is built with Go, which is not installed here\n")
     with contextlib.closing(KafkaCluster(servers)) as cluster:
         large, small = (load(cluster, "unique", keys, keys) for keys in (serving.keys, KEYS))
         try:
             for number in range(rounds):
-                for measured in _round(servers, large.name, small.name, serving, nginx):
+                for measured in _round(servers, large.name, small.name, serving, nginx, other):
                     yield {"round": number, **measured}
         finally:
             cluster.topics.delete(large.name)
             cluster.topics.delete(small.name)
 
 
-def _round(servers: str, large: str, small: str, serving: Serving, nginx: str | None) -> Iterator[Result]:
+def _round(
+    servers: str, large: str, small: str, serving: Serving, nginx: str | None, other: Path | None
+) -> Iterator[Result]:
     ours, theirs = cores(2)
     with _serving(servers, large, ours) as server:
         yield {"what": "get", "contestant": LVQ, **_gets(server, large, theirs, serving)}
@@ -191,11 +220,15 @@ def _round(servers: str, large: str, small: str, serving: Serving, nginx: str | 
             yield {"what": "get", "contestant": NGINX, **_gets(server, large, theirs, serving)}
     for what, streams, changes, seconds, query, slow in (
         ("few", serving.few, serving.few_changes, serving.seconds, "", 0),
+        ("broad", serving.broad, serving.broad_changes, serving.seconds, "", 0),
         ("many", serving.many, serving.many_changes, serving.many_seconds, "every=1", 1),
     ):
+        puts = round(changes * seconds)
         with _serving(servers, small, ours) as server:
-            puts = round(changes * seconds)
             yield {"what": what, **_streams(servers, server, small, theirs, query, streams, slow, puts, changes)}
+        if other is not None and not query:
+            with _centrifugo(other, servers, small, ours) as server:
+                yield {"what": what, **_streams(servers, server, small, theirs, query, streams, slow, puts, changes)}
 
 
 def _gets(server: _Server, queue: str, core: int | None, serving: Serving) -> Result:
@@ -222,8 +255,11 @@ def _streams(
     """
     pinned = [] if core is None else ["--core", core]
     probes = min(_PROBES, streams - slow)
+    ours = server.name == LVQ
+    target = f"/v1/queues/{topic}/events?{query}" if ours else centrifugo.TARGET
+    ready = "event: end-of-dump" if ours else centrifugo.READY
     following = start(
-        "http_load", "streams", server.port, topic, query, streams, probes, slow, *pinned, stdin=subprocess.PIPE
+        "http_load", "streams", server.port, target, ready, streams, probes, slow, *pinned, stdin=subprocess.PIPE
     )
     assert following.stdin is not None
     assert following.stdout is not None
@@ -231,7 +267,9 @@ def _streams(
         if following.stdout.readline().strip() != "ready":
             raise RuntimeError("the streams do not get their dumps")
         began, cpu, memory = time.perf_counter(), server.cpu, []
-        writer = start("latency", "producer", servers, topic, puts, "--rate", rate)
+        writer = start(
+            *("latency", "producer", servers, topic, puts, "--rate", rate), *([] if ours else ["--for-centrifugo"])
+        )
         while writer.poll() is None:
             memory.append(server.memory)
             time.sleep(_LOOK)
@@ -241,16 +279,17 @@ def _streams(
         found = result(following)
     finally:
         following.kill()
-    had = dict(server.end()["had"])
-    arrived = [(sent, moment) for sent, moment in found["arrived"] if sent in had]
+    had = server.had()
+    arrived = [(sent, moment) for sent, moment in found["arrived"] if sent in had or not ours]
     settled = memory[int(_SETTLING * len(memory))]
     return {
+        "contestant": server.name,
         "streams": streams,
         "rate": rate,
         "every": query.partition("=")[2],
         "cores": taken,
         "events": len(arrived) / probes / puts,
-        "from view": quantiles([(moment - had[sent]) / 1e6 for sent, moment in arrived]),
+        "from view": quantiles([(moment - had[sent]) / 1e6 for sent, moment in arrived]) if ours else None,
         "from put": quantiles([(moment - sent) / 1e6 for sent, moment in arrived]),
         "memory": settled,
         "growth": max(memory) / settled,
@@ -264,26 +303,31 @@ def serve_table(results: Sequence[Result]) -> str:
     """Return a table of GETs and one of streams: medians over the rounds."""
     rows = []
     for contestant in (LVQ, NGINX):
-        if mine := [one for one in results if one.get("contestant") == contestant]:
+        if mine := [one for one in results if (one["what"], one["contestant"]) == ("get", contestant)]:
             figures = [f"{_median(mine, name):.2f}" for name in ("p50_ms", "p99_ms", "p99.9_ms", "sent_p99_ms")]
             rows.append([contestant, f"{mine[0]['rate']:,}", *figures, f"{_median(mine, 'cpu_us'):.0f}"])
     head = ["GET of a value", "per second", "p50 ms", "p99 ms", "p99.9 ms", "sent late, p99 ms", "CPU us"]
     gets = table(head, rows)
     rows = []
-    for what in ("few", "many"):
-        if mine := [one for one in results if one["what"] == what]:
-            late = [f"{_late(mine, start, name):.1f}" for start in ("view", "put") for name in ("p50_ms", "p99_ms")]
-            row = [f"{mine[0]['streams']:,}", mine[0]["every"] or "0", f"{mine[0]['rate']}", *late]
+    for what, contestant in product(("few", "broad", "many"), (LVQ, CENTRIFUGO)):
+        if mine := [one for one in results if (one["what"], one["contestant"]) == (what, contestant)]:
+            places, names = ("view", "put"), ("p50_ms", "p99_ms")
+            late = [
+                f"{_late(mine, place, name):.1f}" if mine[0][f"from {place}"] else "-"
+                for place, name in product(places, names)
+            ]
+            row = [contestant, f"{mine[0]['streams']:,}", mine[0]["every"] or "0", f"{mine[0]['rate']}", *late]
             row += [f"{_median(mine, 'events'):.2f}", f"{_median(mine, 'cores'):.2f}"]
             rows.append([*row, f"{_median(mine, 'memory') / 1e6:.0f}", f"{_median(mine, 'growth'):.2f}"])
-    head = ["streams", "every s", "changes/s", "p50 ms from view", "p99", "p50 from put", "p99", "events a change"]
+    head = ["", "streams", "every s", "changes/s", "p50 ms from view", "p99", "p50 from put", "p99", "events a change"]
     return f"{gets}\n\n{table([*head, 'processors', 'MB', 'most / that'], rows)}"
 
 
 def serve_targets(results: Sequence[Result]) -> list[Target]:
     """Return the targets of what was measured."""
     found = []
-    if gets := [one for one in results if one.get("contestant") == LVQ]:
+    results = [one for one in results if one["contestant"] == LVQ]
+    if gets := [one for one in results if one["what"] == "get"]:
         found.append(Target.at_most(f"GET, {gets[0]['rate']:,} a second: p99 in ms", 2.0, _median(gets, "p99_ms")))
     for mine in ([one for one in results if one["what"] == what] for what in ("few", "many")):
         if mine and not mine[0]["every"]:

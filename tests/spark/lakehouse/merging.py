@@ -84,6 +84,7 @@ def history(spark: SparkSession, table: str) -> list[int]:
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("table", ["delta"], indirect=True)
 def test_the_job_goes_on_with_a_table_when_it_is_submitted(
     spark: SparkSession,
@@ -210,6 +211,7 @@ def test_r8_a_merge_removes_the_values_that_have_expired_since_the_last_one(
     assert kept == ({"current": 2} if partitions == 1 else {"current": 2, "expired": 2, "delete": 1})
 
 
+@pytest.mark.thorough
 def test_random_histories_of_keys_in_several_partitions_give_the_rows_of_a_snapshot(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_broker: ProvidedBroker, table: str
 ) -> None:
@@ -502,6 +504,7 @@ def test_batches_of_a_stream_say_up_to_where_and_ones_that_come_again_change_not
             run(spark.sql(f"SELECT {wrong}"), 8)
 
 
+@pytest.mark.thorough
 def test_a_query_that_dies_after_any_batch_goes_on_with_a_table_that_equals_a_snapshot(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, table: str, tmp_path: Path
 ) -> None:
