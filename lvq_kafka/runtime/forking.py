@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 from lvq_kafka.errors import BoundToProcess
 
-__all__ = ["Bound", "LeftBehind", "left_behind", "notify_of_forks"]
+__all__ = ["Bound", "LeftBehind", "keep_for_good", "left_behind", "notify_of_forks"]
 
 
 class Bound:
@@ -54,12 +54,15 @@ def left_behind(what: str) -> BoundToProcess:
     return BoundToProcess(f"{what} belongs to the process that opened it.", hint="Open another one after the fork.")
 
 
+def keep_for_good(thing: object) -> None:
+    """Never free an object, also not at exit, where Python frees what it can: add a reference that it does not know."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
 def _in_child() -> None:
     _kept.extend(_open)
     for thing in _kept:
-        # Freeing a client whose threads do not exist crashes or hangs the process. Python frees what it can at exit, so
-        # add a reference that it does not know about.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+        keep_for_good(thing)  # freeing a client whose threads do not exist crashes or hangs the process
         thing.left_behind()
 
 

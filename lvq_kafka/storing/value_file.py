@@ -13,7 +13,8 @@ from weakref import WeakSet, WeakValueDictionary, finalize
 
 from lvq_kafka.errors import StoreFailed, StoreFull
 from lvq_kafka.runtime.extras import needing
-from lvq_kafka.runtime.forking import left_behind, notify_of_forks
+from lvq_kafka.runtime.forking import keep_for_good, left_behind, notify_of_forks
+from lvq_kafka.runtime.mappings import copy_mappings
 
 if TYPE_CHECKING:
     import lmdb
@@ -143,10 +144,21 @@ class ValueFile:
         return self  # as an attribute, it would live until the garbage collector runs
 
     def left_behind(self) -> None:
-        """See `lvq_kafka.runtime.forking`."""
+        """See `lvq_kafka.runtime.forking`.
+
+        The table of readers, in the file of locks, is shared with the parent: whatever LMDB frees here, it would free
+        in the parent's entries, whose pages a writer would then use again. So this process gets a copy of the table
+        before it closes the file, which it may then open itself. Where there can be no copy, it keeps the file as it
+        is, and cannot open it.
+        """
         _open_files.by_path.pop(self.path, None)
+        if copy_mappings(self.path.with_name(f"{self.path.name}-lock")):
+            self._current = None
+            self._env.close()
+        else:
+            for inherited in (self._env, self._current, *(cut.txn for cut in self._cuts)):
+                keep_for_good(inherited)
         self._current = None
-        self._env.close()  # of this process alone, which may then open the file itself
         self._env = _InParent(self.path)  # type: ignore[assignment]
         for cut in self._cuts:
             cut.txn = self._env  # type: ignore[assignment]

@@ -569,6 +569,34 @@ def test_r41_a_forked_child_cannot_use_an_attached_view_and_can_attach_again(clu
         assert reader["a"] == "1"
 
 
+@pytest.mark.parametrize("copied", [True, False], ids=["with a table of its own", "where there is none"])
+def test_g8_r41_a_fork_takes_no_pages_from_the_snapshots_of_the_parent(
+    cluster: Prices, place: Path, monkeypatch: pytest.MonkeyPatch, copied: bool
+) -> None:
+    """The writer would use them again, whatever the child does or leaves undone."""
+    if not copied:
+        monkeypatch.setattr(value_file, "copy_mappings", lambda _: False)
+    keys = [f"k{number:03}" for number in range(400)]
+    cluster.put(**dict.fromkeys(keys, "old" * 20))
+    with cluster.queue().view(store=place) as view:
+        snapshot = view.snapshot()
+        whole = dict(snapshot.items())
+
+        def attach_again() -> str:
+            gc.collect()
+            with attach(place, value=TEXT) as own:
+                return own["k000"][:3]
+
+        answer = in_child(attach_again)
+        assert answer == repr("old") if copied else answer.startswith("StoreFailed"), answer
+        for turn in range(12):
+            cluster.put(**dict.fromkeys(keys, f"{turn:03}" * 20))
+            eventually(lambda turn=turn: view["k399"] == f"{turn:03}" * 20)
+            for file in list(value_file._open_files.by_path.values()):
+                file.check_readers()  # as the writer does now and then
+            assert dict(snapshot.items()) == whole
+
+
 def test_r41_a_process_that_has_attached_a_store_does_not_write_it(cluster: Prices, place: Path) -> None:
     with Child("write", place) as writer:
         assert writer.hear() == "caught-up"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from threading import Condition, Event, Thread
 
 import pytest
@@ -19,6 +21,7 @@ from lvq_kafka.errors import BoundToProcess, LockLost, ReaderFailed
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.kafka.writer import KafkaWriter
 from lvq_kafka.runtime import exiting
+from lvq_kafka.runtime.mappings import copy_mappings
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.kafka.mock_cluster import MockCluster
 from tests.waiting import eventually
@@ -277,3 +280,15 @@ sys.exit(7)
     command = [sys.executable, "-W", "ignore", "-c", program]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert ran.stdout == "7", ran.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what is mapped")
+def test_a_mapping_that_was_copied_is_seen_by_nobody_else(tmp_path: Path) -> None:
+    path = tmp_path / "a shared one"
+    path.write_bytes(b"shared" + bytes(8192))
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as shared:
+        assert not copy_mappings(tmp_path / "another")
+        assert copy_mappings(path)
+        assert shared[:6] == b"shared"
+        shared[:6] = b"hidden"
+        assert path.read_bytes()[:6] == b"shared"
