@@ -133,8 +133,8 @@ class Acquiring(Generic[V]):
                     yield from self._turns(ahead, settler)
         except Closed:
             return
-        finally:
-            self._give_back(ahead)
+        finally:  # which Python's garbage collector may run, on any thread and under any lock
+            self._shared.give_back_dropped(ahead)
 
     def iterate_async(self, settler: Settler, session: OpenSession | None = None) -> AsyncDeliveries[V]:
         """Async version of `iterate`."""
@@ -160,8 +160,9 @@ class Acquiring(Generic[V]):
         try:
             while not (found := attempt(waiter)):
                 left = None if deadline is None else deadline - time.monotonic()
-                if (left is not None and left <= 0) or not woken.wait(left):
+                if left is not None and left <= 0:
                     break
+                woken.wait(left)
                 woken.clear()
         finally:
             self._shared.step_out(waiter)
@@ -317,6 +318,8 @@ class AsyncDeliveries(Bound, Generic[V]):
                     may_be_stale, self._may_be_stale = self._may_be_stale, False
                     delivery = acquiring._turn(ahead.popleft(), self._settler, may_be_stale=may_be_stale)
                     if delivery is not None:
+                        if ahead:
+                            self._woken.set()  # a task that waits may have the next one
                         return delivery
                 if not self._set_aside(None):
                     await self._wait()
@@ -324,9 +327,14 @@ class AsyncDeliveries(Bound, Generic[V]):
             raise StopAsyncIteration from None
 
     def _set_aside(self, waiter: Waiter | None) -> list[Item]:
-        """Set aside the messages available now. If there are none, the waiter will be woken."""
+        """Set aside the messages available now. If there are none, the waiter will be woken.
+
+        One that waits needs no others while some are set aside.
+        """
         if self._closed:
             raise Closed("The iteration is closed.")
+        if waiter is not None and self._ahead:
+            return list(self._ahead)
         acquiring = self._acquiring
         taken = acquiring._acquire_now(acquiring._prefetch, self._pins, waiter, ahead=True)
         if taken:

@@ -203,7 +203,7 @@ class ConsumerThread:
             while not (self._is_over or self._starting_over or self._core.yielding.away):
                 self._step(member)
             with self._shared as core:
-                core.ledger.withhold(core.partitions)
+                core.withhold(core.partitions)
             self._commits.await_answer(lambda: self._shared.failed)
         except BaseException as error:  # noqa: BLE001  # a dead consumer must report it, whatever killed it
             self._fail(error)
@@ -274,7 +274,7 @@ class ConsumerThread:
         if self._moves_at is None:
             return
         with self._shared as core:
-            core.ledger.withhold(core.partitions)
+            core.withhold(core.partitions)
         if now >= self._moves_at or not self._core.ledger.in_work:
             self._starting_over = True
 
@@ -536,7 +536,7 @@ class ConsumerThread:
         """
         mine, shared, stored = self._mine(partitions), self._shared, False
         with shared as core:
-            core.ledger.withhold(mine)
+            core.withhold(mine)
         try:
             self._await_holders(mine)
             with shared as core:

@@ -94,6 +94,7 @@ class SharedState:
         self._times = self.core.ledger.times
         self._timers = self.core.ledger.timers
         self._prepares = self._times is not None  # whether `acquire` has to call `_prepare`
+        self._evicts_by_time = self._has_timed_ring
         self._lock = RLock()
         self._changed = Condition(self._lock)
         self._awaited = 0  # threads that wait for a change, other than for messages
@@ -107,6 +108,8 @@ class SharedState:
 
     def __enter__(self) -> ConsumerCore[Durable]:
         self._lock.acquire()
+        if self._evicts_by_time:
+            self._expire_first()
         return self.core
 
     def __exit__(self, *raised: object) -> None:
@@ -171,6 +174,8 @@ class SharedState:
     def _give_back(self) -> None:
         """Return the messages that dropped iterations had set aside. The lock is held."""
         items = self._orphans
+        if self._evicts_by_time:
+            self._expire_first()
         while items:
             with suppress(AlreadySettled, LockLost):
                 self.core.ledger.release(items.popleft())
@@ -225,6 +230,19 @@ class SharedState:
                 return False
             return self.core.hand_out.hand_over(item, self.clock())
 
+    @property
+    def _has_timed_ring(self) -> bool:
+        """True if a message that is returned may cost others their place, so that it matters what has expired."""
+        ledger = self.core.ledger
+        return ledger.ring is not None and ledger.times is not None
+
+    def _expire_first(self) -> None:
+        """Drop what has expired, before a message is returned to a ring, which may evict others for it."""
+        times = self._times
+        if times is not None:
+            times.time.advance(self._now())  # the alarm says nothing of what expires in work
+            self._pass_time(times)
+
     def _end_times(self, now: float) -> None:
         """End the delays and locks whose time is over."""
         with self as core:
@@ -254,6 +272,8 @@ class SharedState:
     def apply(self, step: LedgerStep, item: Item) -> None:
         """Apply a step of `Ledger` to a held message. Raises what the step raises."""
         with self._lock:
+            if self._evicts_by_time:
+                self._expire_first()
             step(self.core.ledger, item)
             if self._awaited or self._waiters.present:
                 self._notify()
@@ -262,6 +282,8 @@ class SharedState:
         """Apply the step to every message that allows it, then raise the first error, if any."""
         refused: list[AlreadySettled | LockLost] = []
         with self._lock:
+            if self._evicts_by_time:
+                self._expire_first()
             for item in items:
                 try:
                     step(self.core.ledger, item)
@@ -413,6 +435,10 @@ class SharedState:
         if self._orphans:
             with self._lock:
                 self._give_back()
+        if self._waiters.present and self.core.hand_out.counting:
+            with self._lock:
+                if self.core.hand_out.has_left(self._wanted(), now):
+                    self._waiters.wake_all()
         while self._dropped:
             self.end_session(self._dropped.popleft())
         if silence:
@@ -431,12 +457,15 @@ class SharedState:
         Raises:
             KeyMismatch: a header and a key disagree, and the queue's policy is ``"fail"``.
         """
-        rule = self.core.ledger.rules.keys
+        rule, times, timestamps = self.core.ledger.rules.keys, self._times, fetch.batch.timestamps
         self._foreign.check(fetch.batch.headers)
         for warning in self._foreign.pop_warnings():
             logger.warning("%s", warning)
         keys, mismatched = rule.choose(fetch.batch)
         with self as core:
+            if times is not None and timestamps:  # what has expired, or is due, counts so from the start
+                times.saw(timestamps)
+                core.pass_time(self._now())
             core.read(fetch, keys, mismatched)
             if not rule.conflates:
                 core.ignored += fetch.batch.values.count(None)
@@ -462,6 +491,7 @@ class SharedState:
             self._foreign = rules.foreign_headers()
             self._times = self.core.ledger.times
             self._prepares = self._prepares or self._times is not None
+            self._evicts_by_time = self._has_timed_ring
         if pages is not None and self.pages is None:
             pages.close()
         return True

@@ -281,6 +281,10 @@ class ConsumerCore(Generic[W]):
         self._turned_at = now  # the cluster may have been slow to report the starts and ends
         self._wake += 1
 
+    def withhold(self, partitions: Collection[int]) -> None:
+        """See `Ledger.withhold`. There may be room for other messages, since those set aside are given back."""
+        self._wake += self.ledger.withhold(partitions)
+
     def end_locks(self, partitions: Collection[int]) -> None:
         """End the locks on held messages of these partitions: settling then raises `LockLost`.
 

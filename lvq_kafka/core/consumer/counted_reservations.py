@@ -43,6 +43,7 @@ class CountedReservations:
     def __init__(self, commits: Commits[Any]) -> None:
         self._commits = commits
         self._line: list[_Reservation] = []
+        self._left: set[Item] = set()  # those that `note_left` has found
         self._awaited: list[Count] = []
         # Skipped keys, by partition and lane, until they are handed out.
         self._passed_over: OrderedDict[tuple[int, bytes | int], None] = OrderedDict()
@@ -98,6 +99,13 @@ class CountedReservations:
             for item in left
             if item.group is None or (not item.group.stays and numbers[item.group] == item.group.unsettled)
         ]
+
+    def note_left(self, waiting: Container[SessionPins | None], now: float) -> bool:
+        """Return whether there are messages as in `left_by`, for any session, which were not among them before."""
+        left = set(self.left_by(waiting, SessionPins(), now))
+        fresh = not left <= self._left
+        self._left = left
+        return fresh
 
     def pop_done(self) -> int:
         """Return how many counts were stored, or given up, since the last call.

@@ -90,6 +90,15 @@ class HandOut:
         waits = self._ledger.assignment.available > 0 or self.counting > 0 or self._ledger.has_expired
         return self._lease.lapsed(now) and waits
 
+    def has_left(self, wanted: Wanted, now: float) -> bool:
+        """Return whether a session without callers has left messages that others may have by now, for the first time.
+
+        Args:
+            wanted: the sessions that have callers who wait.
+        """
+        grouped = self._ledger.groups is not None
+        return grouped and self._reservations is not None and self._reservations.note_left(wanted, now)
+
     def pop_counted(self) -> int:
         """See `CountedReservations.pop_done`."""
         return 0 if self._reservations is None else self._reservations.pop_done()

@@ -227,7 +227,7 @@ class Ledger:
             self._timed[number] = TimedPartition(number, part, self.times, self.stats)
             features.append(self._timed[number])
         if self.ring is not None:
-            features.append(RingPartition(part, self.ring, timed=self.times is not None))
+            features.append(RingPartition(part, self.ring, self.times))
         if self.groups is not None:
             features.append(GroupedPartition(number, part, self.groups))
         if self.paging is not None:
@@ -256,18 +256,23 @@ class Ledger:
             )
         return PartitionRoom(part, self.capacity, self._new_line(), window, counted=counted)
 
-    def withhold(self, partitions: Collection[int]) -> None:
+    def withhold(self, partitions: Collection[int]) -> bool:
         """Stop handing out from these partitions, because they are about to be revoked.
 
         Holders can still settle. Messages that are set aside were not handed out, and never will be.
 
+        Returns:
+            Whether there were any, so that there is room for others.
+
         Raises:
             StateError: one of the partitions is not assigned.
         """
+        before = self.in_work
         for part in self.assignment.known(partitions):
             for item in part.withhold():
                 if item.state in _ON_RELEASE:
                     self._give_back(item, _ON_RELEASE, None)
+        return self.in_work < before
 
     def end_locks(self, partitions: Collection[int]) -> list[Item]:
         """End all locks on these partitions, so that their claims are final.

@@ -22,6 +22,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 from lvq_kafka.core.ledger.feature import Feature
+from lvq_kafka.core.ledger.message_times import MessageTimes
 from lvq_kafka.core.ledger.partition_ledger import PartitionLedger
 from lvq_kafka.core.queue.limits import RESUME, Limits, size_of
 from lvq_kafka.core.queue.ranking import Rank
@@ -81,19 +82,20 @@ class RingPartition(Feature):
     which messages it holds. Messages are put into the order of evictions only when there is something to evict.
 
     Args:
-        timed: whether messages may be scheduled, or expire. Such messages do not count while they are pending for that
-            reason.
+        times: the times of messages; None if they neither expire nor may be scheduled. What is not due, or has
+            expired, does not count.
     """
 
-    def __init__(self, part: PartitionLedger, ring: Ring, *, timed: bool) -> None:
+    def __init__(self, part: PartitionLedger, ring: Ring, times: MessageTimes | None) -> None:
         self._part = part
+        self._times = times
         self._pending = part.pending
         self._ring = ring
         share = ring.limits.share(max(1, part.pending.loaded.partitions))
         self._messages = math.inf if share.messages is None else share.messages
         self._bytes = math.inf if share.bytes is None else share.bytes
         self._weighs = share.bytes is not None
-        self._meter = SizeMeter() if timed or self._weighs else None  # else all pending messages count
+        self._meter = SizeMeter() if times is not None or self._weighs else None  # else all pending messages count
         self._pending.meter = self._meter
         self._counted = 0  # the offset below which all messages have been counted
         self._entered: list[Item] = []  # messages that became due since the last update
@@ -144,8 +146,8 @@ class RingPartition(Feature):
         self._evict_growth()
 
     def come_back(self, item: Item) -> None:
-        """See `Feature.come_back`. It may be evicted at once."""
-        if self._part.open:
+        """See `Feature.come_back`. It may be evicted at once, unless it has just expired."""
+        if self._part.open and item.state in WAITS:
             self._add(item)
             self._evict_surplus(self._messages, self._bytes)
 
@@ -198,6 +200,8 @@ class RingPartition(Feature):
         order = self._order
         spared: Item | None = None
         if self.messages > most_messages or self.bytes > most_bytes:
+            self._exclude_expired()
+        if self.messages > most_messages or self.bytes > most_bytes:
             order.extend([item for item in self._pending.since(self._ordered) if item.state in WAITS])
             self._ordered = self._counted
         while self.messages > most_messages or self.bytes > most_bytes:
@@ -215,6 +219,15 @@ class RingPartition(Feature):
             order.add(spared)
         if self._evicts and self.messages <= RESUME * self._messages and self.bytes <= RESUME * self._bytes:
             self._evicts = False
+
+    def _exclude_expired(self) -> None:
+        """Stop counting the messages that have expired in work."""
+        times, meter = self._times, self._meter
+        if times is not None and times.expiring is not None and meter is not None:
+            now = times.time.now
+            for item in self._part.held.values():
+                if item.expires < now:
+                    meter.exclude(item)
 
     def _evict(self, item: Item) -> None:
         self._part.evict(item)

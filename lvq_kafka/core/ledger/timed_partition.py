@@ -224,6 +224,11 @@ class TimedPartition(Feature):
         """See `Feature.replace`."""
         self._times.comes_back(item, twin)
 
+    def come_back(self, item: Item) -> None:
+        """See `Feature.come_back`. If it has expired, it is dropped before a ring makes room for it."""
+        if self._times.expiring is not None and item.expires < self._times.time.now:
+            self.expire(item)
+
     # ---------------------------------------------------------------- revoking
 
     def revoke(self) -> None:

@@ -308,3 +308,17 @@ def test_g13_stats_tell_where_a_consumer_reads_and_count_what_waits_for_an_older
         held.ack()
         assert take(consumer).value == "2"
     assert consumer.stats.positions == {}
+
+
+def test_a_caller_that_nobody_wakes_tries_once_more_when_its_time_is_over(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that wakes callers may be waiting for a broker that does not answer."""
+    with consuming(world) as consumer:
+        has_read_all(world, consumer)
+        waiters = consumer._shared._waiters
+        monkeypatch.setattr(waiters, "wake_next", lambda: None)
+        with in_thread(lambda: values_of(consumer.acquire_many(1, 2.0))) as outcome:
+            eventually(lambda: waiters.present)
+            world.send(("a", "a"))
+        assert outcome == [["a"]]

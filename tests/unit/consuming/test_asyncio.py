@@ -357,6 +357,22 @@ def test_tasks_that_share_an_iteration_get_each_message_once(world: World, prefe
         assert sorted(run(main())) == ["a", "b", "c", "d"]
 
 
+def test_a_task_that_waits_gets_what_another_has_set_aside_and_left(world: World) -> None:
+    async def main() -> None:
+        steps = aiter(consumer)
+        waiting = asyncio.create_task(anext(steps))
+        await soon(lambda: consumer._shared._waiters.present)
+        world.send(*((key, key) for key in "abc"))
+        eventually(lambda: consumer._shared.core.ledger.assignment.available == 3)  # with the event loop held up
+        first = await anext(steps)
+        second = await asyncio.wait_for(waiting, 20)
+        assert [first.value, second.value] == ["a", "b"]
+        await steps.aclose()
+
+    with consuming(world, prefetch=3) as consumer:
+        run(main())
+
+
 def test_async_with_closes_without_holding_up_the_event_loop(world: World) -> None:
     world.send(("a", "a"))
     definition = QueueDefinition(name="q", topic=TOPIC, key_header=None)

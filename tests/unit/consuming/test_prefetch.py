@@ -87,3 +87,18 @@ def test_workers_prefetch_nothing(world: World) -> None:
         eventually(lambda: consumer.stats.acked == 4)
     runner.join(30)
     assert not runner.is_alive()
+
+
+def test_an_iteration_that_the_garbage_collector_ends_changes_nothing_under_the_lock(world: World) -> None:
+    """It may run in the middle of any change, on the thread that makes it."""
+    world.send(("a", "a"), ("b", "b"))
+    with consuming(world, prefetch=2) as consumer:
+        has_read_all(world, consumer)
+        stream = iter(consumer)
+        next(stream).ack()
+        with consumer._shared as core:
+            before = core.ledger.assignment.available, core.ledger.in_work
+            del stream
+            assert (core.ledger.assignment.available, core.ledger.in_work) == before
+        assert consumer.stats.available == 1
+        assert take(consumer).value == "b"

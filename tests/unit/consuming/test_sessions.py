@@ -359,6 +359,19 @@ def test_a_message_counted_for_a_session_that_never_comes_goes_to_another(world:
         assert (delivery.value, delivery.delivery_count, delivery.redelivered) == ("a", 1, False)
 
 
+def test_a_caller_that_waits_is_woken_for_a_message_that_another_session_has_left(world: World) -> None:
+    send(world, "a:one")
+    with grouped(world, durable_counts=True, commit_interval=60) as consumer, consumer.session() as other:
+        clock = Clock(consumer)
+        assert other.acquire(0) is None
+        with in_thread(lambda: get(consumer)) as outcome:
+            eventually(lambda: wanted(consumer) == 1 and world.committed_map().counts == {0: 1})
+            clock.go_on(1)
+        (delivery,) = outcome
+        assert isinstance(delivery, Delivery)
+        assert delivery.value == "a"
+
+
 def test_a_message_counted_for_a_session_that_ends_is_given_back(world: World) -> None:
     send(world, "a:one")
     with grouped(world, durable_counts=True, commit_interval=60) as consumer:

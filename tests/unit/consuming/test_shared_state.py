@@ -19,10 +19,13 @@ from lvq_kafka.core.consumer.lease import LEASE
 from lvq_kafka.core.ledger.ledger import Item, Ledger
 from lvq_kafka.core.log.records import Fetch, Record, RecordBatch
 from lvq_kafka.core.queue.definition import QueueDefinition
-from lvq_kafka.core.timing.ttl import Ttl
+from lvq_kafka.core.queue.limits import Limits
+from lvq_kafka.core.timing.ttl import TTL_HEADER, Ttl
 from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import LVQError, TransportError
 from tests.waiting import eventually
+
+NO_LIMITS = ConsumerLimits()
 
 
 def assign(shared: SharedState, *where: Any, epochs: dict[int, int], tag: bytes) -> None:
@@ -78,25 +81,141 @@ class Hands:
         return self._thread.submit(self.shared.prepare_commit, [item], 20.0)
 
 
+class ByHand:
+    """SharedState of two partitions, whose clock and time of day stand still but for `sleep`."""
+
+    def __init__(self, bounds: ConsumerLimits = NO_LIMITS, /, *, end: int = 0, **options: Any) -> None:
+        self.clock, self.day = 1000.0, 1_000_000.0
+        definition = QueueDefinition(name="q", topic="t", key_header=None, **options)
+        self.shared = SharedState(definition, bounds, lambda: self.clock, lambda: self.day)
+        self._next = {0: 0, 1: 0}
+        both = {0: CommitMap(0), 1: CommitMap(0)}
+        assign(self.shared, both, {0: 0, 1: 0}, {0: end, 1: 0}, epochs={0: 0, 1: 0}, tag=bytes(8))
+        self.renew()
+
+    def renew(self) -> None:
+        """Renew the lease."""
+        with self.shared as core:
+            core.commits.renew(core.partitions)
+        flight = next_commit(self.shared)
+        assert flight is not None
+        answered(self.shared, flight, Answer.STORED)
+
+    def read(self, *messages: str, age: float = 0.0, ttl: float | None = None, partition: int = 0) -> None:
+        """Read messages, each of a key of its own, that were appended some seconds ago."""
+        at, headers = round((self.day - age) * 1000), [] if ttl is None else [(TTL_HEADER, b"%d" % round(ttl * 1000))]
+        begin = self._next[partition]
+        records = [
+            Record(partition, begin + n, at, key.encode(), key.encode(), tuple(headers))
+            for n, key in enumerate(messages)
+        ]
+        self._next[partition] += len(records)
+        self.shared.read(Fetch(RecordBatch.of(records), {partition: self._next[partition]}))
+        self.renew()
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass, and renew the lease every half second."""
+        while seconds > 0:
+            step = min(0.5, seconds)
+            self.clock, self.day, seconds = self.clock + step, self.day + step, seconds - step
+            self.renew()
+
+    def take(self, most: int = 10, waiter: Waiter | None = None) -> list[Item]:
+        return self.shared.acquire(most, waiter)[0]
+
+
+def values(items: list[Item]) -> list[bytes]:
+    return [item.value for item in items]
+
+
 def test_r10_a_message_whose_lock_and_time_are_over_is_not_handed_out_again() -> None:
     """The caller ends the lock itself, as the I/O thread may be waiting for a broker that does not answer."""
-    clock = day = 1000.0
-    definition = QueueDefinition(name="q", topic="t", key_header=None, ttl=Ttl(default=0.5))
-    shared = SharedState(definition, ConsumerLimits(lock_timeout=0.3), lambda: clock, lambda: day)
-    assign(shared, {0: CommitMap(0)}, {0: 0}, {0: 0}, epochs={0: 0}, tag=bytes(8))
-    records = [Record(0, offset, int(day * 1000), f"{offset}".encode(), b"v") for offset in range(2)]
-    shared.read(Fetch(RecordBatch.of(records), {0: 2}))
-    flight = next_commit(shared)
-    assert flight is not None
-    answered(shared, flight, Answer.STORED)
-    (item,), _ = shared.acquire(1)
-    clock, day = clock + 0.4, day + 0.4
-    (again, other), _ = shared.acquire(2)
-    assert sorted((again.offset, other.offset)) == [0, 1], "only the lock is over"
-    clock, day = clock + 0.4, day + 0.4
-    assert shared.acquire(2) == ([], [])
-    stats = shared.stats
+    hands = ByHand(ConsumerLimits(lock_timeout=0.3), ttl=Ttl(default=0.5))
+    hands.read("a", "b")
+    (item,) = hands.take(1)
+    hands.sleep(0.4)
+    assert values(hands.take()) == [b"a", b"b"], "only the lock is over"
+    hands.sleep(0.4)
+    assert hands.take() == []
+    stats = hands.shared.stats
     assert (item.state, stats.timed_out, stats.expired, stats.in_work) == (MessageState.LOST, 3, 2, 0)
+
+
+def ring(bounds: ConsumerLimits = NO_LIMITS, *, end: int = 0, **options: Any) -> ByHand:
+    """Return the state of a ring of two messages in each partition."""
+    return ByHand(bounds, end=end, ttl=Ttl(), limits=Limits(policy="ring", messages=2), **options)
+
+
+def test_r12_a_message_that_has_expired_before_it_is_read_costs_no_other_its_place() -> None:
+    hands = ring()
+    hands.read("lives on")
+    hands.sleep(60)  # nothing is due, so nobody looks at the clock
+    hands.read("expired", age=30, ttl=1)
+    hands.read("new")
+    assert values(hands.take()) == [b"lives on", b"new"]
+    assert (hands.shared.stats.evicted, hands.shared.stats.expired) == (0, 1)
+
+
+def test_r12_a_consumer_that_has_waited_long_for_a_partition_judges_its_messages_by_the_time_it_is() -> None:
+    hands = ring(end=3)
+    hands.sleep(3600)
+    hands.read("lives on", age=3000)
+    hands.read("expired", age=2400, ttl=1200)
+    hands.read("new", age=1)
+    assert values(hands.take()) == [b"lives on", b"new"]
+    assert (hands.shared.stats.evicted, hands.shared.stats.expired) == (0, 1)
+
+
+@pytest.mark.parametrize("how", ["acquire", "turn", "release"])
+def test_r12_a_message_that_comes_back_costs_another_its_place_only_if_all_are_in_time(how: str) -> None:
+    hands = ring(ConsumerLimits(lock_timeout=0.5))
+    hands.read("a", "b")
+    held = hands.take()
+    hands.read("brief", ttl=0.2)
+    hands.sleep(0.3 if how == "release" else 0.6)
+    if how == "turn":
+        hands.shared.turn()
+    elif how == "release":
+        hands.shared.apply_many(Ledger.release, held)
+    assert values(hands.take()) == [b"a", b"b"]
+    assert (hands.shared.stats.evicted, hands.shared.stats.expired) == (0, 1)
+
+
+def test_r12_a_message_that_expires_in_work_takes_no_room_in_a_ring() -> None:
+    hands = ring()
+    hands.read("expires", ttl=1)
+    hands.take()
+    hands.sleep(3)
+    hands.read("a", "b")
+    assert values(hands.take()) == [b"a", b"b"]
+    assert hands.shared.stats.evicted == 0
+
+
+def test_r12_a_message_that_is_returned_after_its_time_has_expired_and_is_not_evicted() -> None:
+    hands = ring(expiry_topic="late")
+    hands.read("expires", ttl=1)
+    hands.read("b")
+    expires, _ = hands.take()
+    hands.read("c")
+    hands.sleep(3)
+    hands.shared.apply(Ledger.release, expires)
+    assert (hands.shared.stats.evicted, hands.shared.stats.expired) == (0, 1)
+    with hands.shared as core:
+        assert values(core.pop_expired(9, hands.clock)) == [b"expires"]
+
+
+def test_a_message_set_aside_in_a_partition_that_goes_leaves_its_room_to_a_caller_that_waits() -> None:
+    hands, woken = ByHand(ConsumerLimits(max_in_work=2)), list[Waiter]()
+    hands.read("a", "b")
+    hands.read("c", partition=1)
+    first, _ = hands.shared.acquire(2, ahead=True)[0]
+    assert hands.shared.hand_over(first)
+    waiter = Waiter(1, lambda: woken.append(waiter))
+    assert hands.take(1, waiter) == []
+    with hands.shared as core:
+        core.withhold([0])
+    assert woken == [waiter]
+    assert values(hands.take(1, waiter)) == [b"c"]
 
 
 def test_nobody_is_woken_while_reading_has_not_come_to_what_may_be_handed_out() -> None:
