@@ -63,8 +63,11 @@ class _Alterations:
     def altered(self) -> None:
         """See `Follows.altered`.
 
-        Limits take some time to apply: they count what is in the queue.
+        Nothing is sent under the name of another queue. Limits take some time to apply: they count what is in the
+        queue.
         """
+        if (producer := self._producer()) is not None:
+            producer._turn_away(self._watch.ended)
         if self._watch.in_force != self._definition:
             Thread(target=self._adopt, name=f"lvq-altered-{self._definition.name}", daemon=True).start()
 

@@ -62,13 +62,14 @@ class RegistryWatch:
         """The queue's definitions, as far as they are known."""
         self.lapses = 0
         """How often an alteration may have held before this watch knew of it."""
+        self.ended: QueueMismatch | None = None
+        """The error that the queue was dropped, and another one has its name; None if that is not so."""
         self._cluster = cluster
         self._name = name
         self._clock = clock
         self._looked_at = looked_at
         self._end = -1
         self._trouble: LVQError | None = None
-        self._other: QueueMismatch | None = None  # another queue has its name by now
         self._followers: WeakSet[Follows] = WeakSet()
         self._due = Event()
         self._lock = Lock()
@@ -93,7 +94,7 @@ class RegistryWatch:
 
         It is over once another queue has the name.
         """
-        return self._looked_at + TRUSTED if self._other is None else -inf
+        return self._looked_at + TRUSTED if self.ended is None else -inf
 
     @property
     def is_sure(self) -> bool:
@@ -103,8 +104,8 @@ class RegistryWatch:
     @property
     def trouble(self) -> LVQError:
         """The reason why it may not know of an alteration."""
-        if self._other is not None:
-            return self._other
+        if self.ended is not None:
+            return self.ended
         seconds = self._clock() - self._looked_at
         why = "" if self._trouble is None else f": {str(self._trouble).rstrip('.')}"
         return BrokerUnavailable(
@@ -126,22 +127,22 @@ class RegistryWatch:
         with self._looking:
             registry, then = Registry(self._cluster, timeout=_LOOK), self._clock()
             end = registry.end(_LOOK)
-            before = self.history
-            lapsed = then >= self.sure_until
+            before, lapsed = (self.history, self.ended is None), then >= self.sure_until
             if end != self._end:
                 history = registry.history(self._name)
-                known, self._other = self._other, self._other_queue(history)
-                if self._other is None:
+                self.ended = self._other_queue(history)
+                if self.ended is None:
                     self.history = history
-                elif known is None:
-                    logger.warning("%s", self._other)
                 self._end = end
-            if self._other is not None:
-                raise self._other.with_traceback(None)
-            self.lapses += lapsed
-            self._looked_at, self._trouble = then, None
-        if self.history != before:
+            if self.ended is None:
+                self.lapses += lapsed
+                self._looked_at, self._trouble = then, None
+        if before != (self.history, self.ended is None):
+            if self.ended is not None:
+                logger.warning("%s", self.ended)
             self._notify()
+        if self.ended is not None:
+            raise self.ended.with_traceback(None)
 
     def _other_queue(self, history: QueueHistory) -> QueueMismatch | None:
         """Return the error that these are the definitions of another queue; None if they are not."""
@@ -215,13 +216,9 @@ class RegistryWatch:
             self.refresh()
         except QueueNotDeclared:  # what used to hold for its messages still does
             self._looked_at, self._trouble = self._clock(), None
-        except QueueMismatch as error:
-            self._trouble = error
-            if sure:
-                self._notify()
         except LVQError as error:
             self._trouble = error
-            if sure and not self.is_sure:
+            if sure and not self.is_sure and self.ended is None:
                 logger.warning("nobody could look whether the queue %s was altered: %s", self._name, error)
 
     def _notify(self) -> None:

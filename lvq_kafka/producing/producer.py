@@ -206,6 +206,7 @@ class Producer(Bound, Generic[V]):
         self._gate = gate
         self._gates: list[Gate] = [] if gate is None else [gate]  # those that were replaced, too
         self._observers: list[Callable[[Append], Append]] = []
+        self._ended: LVQError | None = None
         self._append: Append = self._guarded()
         self._closing: list[Callable[[], object]] = []
         self._adopting = Lock()
@@ -233,8 +234,17 @@ class Producer(Bound, Generic[V]):
             self._gates += [] if gate is None else [gate]
             self._append = self._guarded()
 
+    def _turn_away(self, reason: LVQError | None) -> None:
+        """Refuse whatever is sent from now on, because of this error; None to send it again."""
+        with self._adopting:
+            if reason is not self._ended and not self._closed:
+                self._ended = reason
+                self._append = self._guarded()
+
     def _guarded(self) -> Append:
         """Return the append of the writer, behind the gate, behind those who observe it."""
+        if self._ended is not None:
+            return partial(_refuse_ended, self._ended)
         append = self._ungated if self._gate is None else self._gate.guard(self._ungated)
         for observe in self._observers:
             append = observe(append)
@@ -627,6 +637,10 @@ class Producer(Bound, Generic[V]):
         finally:
             self.writer.pop_failures()  # sends withdrawn by the abort are expected failures
         return True
+
+
+def _refuse_ended(reason: LVQError, *_: object, **__: object) -> NoReturn:
+    raise reason.with_traceback(None)
 
 
 def _shut(gates: Sequence[Gate], calls: Sequence[Callable[[], object]]) -> None:

@@ -228,6 +228,8 @@ class ReaderThread:
         It comes only once, and may have been awaited for long, where the process was frozen.
         """
         while self._watch is not None and not self._check_sure(self._watch) and not self._shared.over:
+            if not self._unwritten:
+                self._shared.beat()
             self._shared.stop.wait(_POLL)
 
     def _step(self) -> None:

@@ -55,7 +55,10 @@ def left_behind(what: str) -> BoundToProcess:
 
 
 def keep_for_good(thing: object) -> None:
-    """Never free an object, also not at exit, where Python frees what it can: add a reference that it does not know."""
+    """Never free an object, not even at exit, where Python frees what it can.
+
+    This adds a reference that it does not know of.
+    """
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 

@@ -16,8 +16,8 @@ _DELETED = " (deleted)"
 def copy_mappings(file: Path) -> bool:
     """Replace this process's mappings of a file by copies, at the same addresses.
 
-    What this process writes there is then seen by nobody else. Return False if that is not possible: on other systems
-    than Linux, or if the file is not found among the mappings.
+    Nobody else then sees its writes to them. Return False if that is not possible: on other systems than Linux, or if
+    the file is not found among the mappings.
     """
     try:
         lines = _MAPS.read_text().splitlines()

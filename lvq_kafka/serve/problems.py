@@ -19,6 +19,7 @@ from lvq_kafka.errors import (
     MissingKey,
     OutcomeUnknown,
     QueueFull,
+    QueueMismatch,
     QueueNotDeclared,
     ReaderFailed,
     StateError,
@@ -50,6 +51,7 @@ STATUS: tuple[tuple[type[LVQError], int], ...] = (
     (TransportError, 503),
     (TopicNotFound, 503),
     (QueueNotDeclared, 503),
+    (QueueMismatch, 503),
     (LVQError, 500),
 )
 """The status for each kind of error of the library; the first that fits counts.

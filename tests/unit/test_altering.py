@@ -720,17 +720,23 @@ class TestUnsure:
         self, queue: LastValueQueue[str], cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(registry_watch, "_LOOK", 0.5)
-        with queue.view() as view:
+        with queue.view() as view, queue.producer() as producer:
             opened(cluster).drop()
             again = declare(cluster, ttl=Ttl(maximum=5.0))
             eventually(lambda: view.state == "disconnected")
             assert "was dropped, and declared otherwise" in str(view.status.trouble)
             with pytest.raises(QueueMismatch, match="Open it again"):
                 queue.consumer()
+            end = cluster.logs.end_offsets("prices")
+            for _ in range(2):
+                with pytest.raises(QueueMismatch, match="Open it again"):
+                    producer.put("IBM", "not of this queue")
+            assert cluster.logs.end_offsets("prices") == end
             again.drop()
             declare(cluster)
             eventually(lambda: view.state == "caught-up")
             assert view.status.trouble is None
+            producer.put("IBM", "1").result(10)
 
     def test_an_alteration_by_a_newer_library_is_one_that_nobody_can_know(
         self, queue: LastValueQueue[str], cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch

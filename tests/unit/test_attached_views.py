@@ -20,8 +20,9 @@ from typing import Any
 
 import pytest
 
-from lvq_kafka import TEXT, Deleted, Entry, Ttl, Watch, attach
+from lvq_kafka import TEXT, Deleted, Entry, LastValueQueue, Ttl, Watch, attach
 from lvq_kafka.core.latest import reported
+from lvq_kafka.declared import registry_watch
 from lvq_kafka.errors import (
     BoundToProcess,
     CatchUpTimeout,
@@ -595,6 +596,24 @@ def test_g8_r41_a_fork_takes_no_pages_from_the_snapshots_of_the_parent(
             for file in list(value_file._open_files.by_path.values()):
                 file.check_readers()  # as the writer does now and then
             assert dict(snapshot.items()) == whole
+
+
+def test_r39_r41_an_attached_view_says_that_the_queue_was_declared_otherwise(
+    cluster: Prices, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer waits, and tells so: its silence would look as if it were dead."""
+    monkeypatch.setattr(registry_watch, "_LOOK", 0.5)
+    queue = LastValueQueue.declare("levels", key_header="ticker", cluster=cluster, value=TEXT)
+    with queue.view(store=place), attach(place, value=TEXT) as reader:
+        LastValueQueue.open("levels", cluster=cluster).drop()
+        LastValueQueue.declare("levels", key_header="ticker", cluster=cluster, ttl=Ttl(maximum=60.0))
+
+        def is_told() -> bool:
+            cluster.write("levels", b"IBM", b"1", [("ticker", b"IBM")])  # which has to wait
+            return reader.state == "disconnected"
+
+        eventually(is_told, 20)
+        assert "was dropped, and declared otherwise" in str(reader.status.trouble)
 
 
 def test_r41_a_process_that_has_attached_a_store_does_not_write_it(cluster: Prices, place: Path) -> None:

@@ -101,7 +101,7 @@ class CountedReservations:
         ]
 
     def note_left(self, waiting: Container[SessionPins | None], now: float) -> bool:
-        """Return whether there are messages as in `left_by`, for any session, which were not among them before."""
+        """Return whether `left_by` finds messages, for any session, that it did not find before."""
         left = set(self.left_by(waiting, SessionPins(), now))
         fresh = not left <= self._left
         self._left = left

@@ -82,8 +82,8 @@ class RingPartition(Feature):
     which messages it holds. Messages are put into the order of evictions only when there is something to evict.
 
     Args:
-        times: the times of messages; None if they neither expire nor may be scheduled. What is not due, or has
-            expired, does not count.
+        times: the times of messages; None if they neither expire nor may be scheduled. Those that are not due, or have
+            expired, do not count.
     """
 
     def __init__(self, part: PartitionLedger, ring: Ring, times: MessageTimes | None) -> None:

@@ -225,7 +225,7 @@ class TimedPartition(Feature):
         self._times.comes_back(item, twin)
 
     def come_back(self, item: Item) -> None:
-        """See `Feature.come_back`. If it has expired, it is dropped before a ring makes room for it."""
+        """See `Feature.come_back`. A ring must not make room for a message that has expired."""
         if self._times.expiring is not None and item.expires < self._times.time.now:
             self.expire(item)
 
