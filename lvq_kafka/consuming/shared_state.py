@@ -237,7 +237,7 @@ class SharedState:
         return ledger.ring is not None and ledger.times is not None
 
     def _expire_first(self) -> None:
-        """Drop what has expired, before a message is returned to a ring, which may evict others for it."""
+        """Drop what has expired, before a ring evicts others for a message that is returned."""
         times = self._times
         if times is not None:
             times.time.advance(self._now())  # the alarm says nothing of what expires in work

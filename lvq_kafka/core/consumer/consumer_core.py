@@ -282,7 +282,7 @@ class ConsumerCore(Generic[W]):
         self._wake += 1
 
     def withhold(self, partitions: Collection[int]) -> None:
-        """See `Ledger.withhold`. There may be room for other messages, since those set aside are given back."""
+        """See `Ledger.withhold`. Callers are woken if that leaves room for other messages."""
         self._wake += self.ledger.withhold(partitions)
 
     def end_locks(self, partitions: Collection[int]) -> None:

@@ -91,7 +91,7 @@ class HandOut:
         return self._lease.lapsed(now) and waits
 
     def has_left(self, wanted: Wanted, now: float) -> bool:
-        """Return whether a session without callers has left messages to others, since the last call.
+        """Return whether a session without callers has left messages since the last call.
 
         Args:
             wanted: the sessions that have callers who wait.
