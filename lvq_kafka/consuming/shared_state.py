@@ -232,7 +232,7 @@ class SharedState:
 
     @property
     def _has_timed_ring(self) -> bool:
-        """True if a message that is returned may cost others their place, so that it matters what has expired."""
+        """True if a message that is returned may cost others their place, by the time it is."""
         ledger = self.core.ledger
         return ledger.ring is not None and ledger.times is not None
 
