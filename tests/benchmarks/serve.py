@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import psutil
@@ -158,10 +159,15 @@ def _nginx(program: str, core: int | None) -> Iterator[_Server]:
 
 @contextlib.contextmanager
 def _centrifugo(program: Path, servers: str, topic: str, core: int | None) -> Iterator[_Server]:
-    [port] = free_ports(1)
-    with tempfile.TemporaryDirectory(prefix="lvq-bench-centrifugo-") as folder:
-        file = centrifugo.configure(Path(folder), servers, topic, port)
+    """Run Centrifugo, from when it consumes the topic."""
+    [port], group = free_ports(1), f"centrifugo-{token_hex(4)}"
+    with (
+        tempfile.TemporaryDirectory(prefix="lvq-bench-centrifugo-") as folder,
+        contextlib.closing(KafkaCluster(servers)) as cluster,
+    ):
+        file = centrifugo.configure(Path(folder), servers, topic, group, port)
         with _listening([str(program), "--config", str(file)], port, core) as child:
+            eventually(lambda: cluster.groups.member_count(group) > 0, 60)
             yield _Server(child, port, CENTRIFUGO)
 
 

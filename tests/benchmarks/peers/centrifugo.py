@@ -46,12 +46,12 @@ def install() -> Path | None:
     return home / "centrifugo"
 
 
-def configure(folder: Path, servers: str, topic: str, port: int) -> Path:
+def configure(folder: Path, servers: str, topic: str, group: str, port: int) -> Path:
     """Write its configuration into a folder, and return the file."""
     kafka = {
         "brokers": servers.split(","),
         "topics": [topic],
-        "consumer_group": f"centrifugo-{topic}",
+        "consumer_group": group,
         "publication_data_mode": {"enabled": True, "channels_header": CHANNEL_HEADER},
     }
     found = folder / "centrifugo.json"
@@ -62,7 +62,7 @@ def configure(folder: Path, servers: str, topic: str, port: int) -> Path:
                 "client": {"insecure": True, "allowed_origins": ["*"]},
                 "uni_sse": {"enabled": True},
                 "consumers": [{"enabled": True, "name": "kafka", "type": "kafka", "kafka": kafka}],
-                "log": {"level": "warn"},
+                "log": {"level": "error"},
             }
         )
     )
