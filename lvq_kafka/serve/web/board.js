@@ -539,7 +539,7 @@ element("forget").addEventListener("click", () => {
 
 element("retry").addEventListener("click", () => {
   element("retry").hidden = true;
-  if (queue === null || queue.state === "refused") void begin();
+  if (queue === null) void begin();
   else queue.retry();
 });
 

@@ -27,7 +27,7 @@
  *
  * - `connecting`: the server has not answered yet.
  * - `cut-off`: the server cannot be reached, or is silent. Values are old; it is tried again.
- * - `refused`: the server will not answer, as without a valid token. It is not tried again.
+ * - `refused`: the server will not answer, as without a valid token. Values are old; it is tried again by `retry` only.
  * - `catching-up`: not everything has been read yet.
  * - `stale`: everything is read again; values are those from before.
  * - `caught-up`: everything that was in the log `age` seconds ago is here, but for `lag` messages.
@@ -196,7 +196,7 @@ export class LiveQueue {
   #settled = false; // whether this connection has brought everything up to a cut
 
   #closed = false;
-  /** @type {ServerRefusal | null} The answer that ended it, or null. */
+  /** @type {ServerRefusal | null} The answer by which the server refuses it now, or null. */
   refusal = null;
   /** @type {AbortController | null} */
   #request = null;
@@ -284,7 +284,7 @@ export class LiveQueue {
     return Math.max(0, (Date.now() + this.#clockAhead) / 1000 - entry.timestamp);
   }
 
-  /** Try to connect now, if it waits to connect again. */
+  /** Try to connect now, if it waits to connect again or was refused. */
   retry() {
     this.#wake();
   }
@@ -306,17 +306,17 @@ export class LiveQueue {
     for (let attempts = 0; !this.#closed; attempts += 1) {
       /** @type {number | undefined} */
       let wait;
+      this.refusal = null;
       try {
         await this.#connect();
         this.#part("cut-off", "The server has ended the connection.");
       } catch (error) {
-        if (error instanceof ServerRefusal) {
-          if (error.final) {
-            this.refusal = error;
-            this.#part("refused", error.message);
-            this.#fail(error);
-            return;
-          }
+        if (error instanceof ServerRefusal && error.final) {
+          this.refusal = error;
+          this.#part("refused", error.message);
+          this.#fail(error);
+          wait = Infinity;
+        } else if (error instanceof ServerRefusal) {
           this.#part(error.state ?? (error.error === "ReaderFailed" ? "failed" : "cut-off"), error.message);
           wait = error.retryAfter;
         } else {
@@ -388,11 +388,11 @@ export class LiveQueue {
     this.#tell();
   }
 
-  /** @param {number} seconds */
+  /** @param {number} seconds  Infinity to sleep until `retry` or `close` */
   async #sleep(seconds) {
     await /** @type {Promise<void>} */ (
       new Promise((resolve) => {
-        const timer = setTimeout(resolve, seconds * 1000);
+        const timer = seconds === Infinity ? undefined : setTimeout(resolve, seconds * 1000);
         this.#wake = () => {
           clearTimeout(timer);
           resolve();

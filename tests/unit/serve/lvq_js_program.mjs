@@ -48,7 +48,8 @@ const commands = {
   },
   look() {
     const { state, reason, complete, arriving, lag, age, format } = queue;
-    return { state, reason, complete, arriving, lag, age, format, entries: [...queue.entries.values()].map(rowOf) };
+    const [refusal, entries] = [queue.refusal?.status ?? null, [...queue.entries.values()].map(rowOf)];
+    return { state, reason, complete, arriving, lag, age, format, refusal, entries };
   },
   ages: () => [...queue.entries.values()].map((entry) => queue.ageOf(entry)),
   changes: () => changes.splice(0),

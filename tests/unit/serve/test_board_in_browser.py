@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka import TEXT, LastValueQueue
-from lvq_kafka.serve import app
+from lvq_kafka.serve import app, token_file
 from lvq_kafka.testing import MemoryCluster
 from tests.browser import Browser, Page, open_browser
 from tests.listening import CutLine, listening
@@ -321,6 +321,32 @@ def test_r46_r47_the_board_asks_for_a_token_and_keeps_it_in_the_tab_only(
     assert page.run("[sessionStorage.length, document.querySelectorAll('.row').length]") == [0, 0]
     other = on.open()
     other.shows("#ask", "This server asks for a token")
+    assert page.faults == []
+
+
+def test_r46_r47_the_board_tries_a_queue_again_that_it_was_refused_and_shows_its_values_as_old_until_then(
+    showing: Callable[..., Shown], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(token_file, "_EVERY", 0.0)
+    tokens = tmp_path / "tokens"
+    tokens.write_text("reader-of-prices-1 prices\n")
+    on = showing(token_file=tokens)
+    on.put("IBM", "118.50")
+    page = on.open()
+    page.shows("#ask", "This server asks for a token")
+    page.write("reader-of-prices-1")
+    page.press("Enter")
+    page.shows("#state", "Caught up")
+    tokens.write_text("reader-of-prices-1 other\n")
+    page.shows("#state", "Refused")
+    page.shows("#what", "These values are as of")
+    page.shows("#why", "does not allow to read 'prices'")
+    assert rows(page)[0][:2] == ["IBM", "118.50"]
+    on.put("IBM", "119.00")
+    tokens.write_text("reader-of-prices-1 prices\n")
+    page.click("#retry")
+    page.shows("#state", "Caught up")
+    page.shows("#space .row .value", "119.00")
     assert page.faults == []
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from lvq_kafka import BYTES, JSON, TEXT
 from lvq_kafka.errors import BrokerUnavailable
-from lvq_kafka.serve import app
+from lvq_kafka.serve import app, token_file
 from lvq_kafka.testing import MemoryCluster
 from tests.event_parser import EventParser
 from tests.listening import CutLine, listening
@@ -338,6 +338,26 @@ def test_r46_r47_a_client_without_a_valid_token_is_refused_and_does_not_ask_agai
     assert listed()["status"] == 401
     assert [row["name"] for row in listed(token="reader-of-prices-1")] == ["prices"]
     assert listed(token="reader-of-other-12345") == []
+
+
+def test_r46_r47_a_client_that_was_refused_keeps_its_values_and_goes_on_when_it_is_told_to_retry(
+    opening: Callable[..., Following], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(token_file, "_EVERY", 0.0)
+    tokens = tmp_path / "tokens"
+    tokens.write_text("reader-of-prices-1 prices\n")
+    on = opening(token_file=tokens)
+    on.put("a", "1")
+    on.follow(token="reader-of-prices-1")
+    on.reaches("caught-up")
+    tokens.write_text("reader-of-prices-1 other\n")
+    on.put("a", "2")
+    seen = on.reaches("refused")
+    assert (seen["complete"], len(seen["entries"]), seen["refusal"]) == (True, 1, 403)
+    tokens.write_text("reader-of-prices-1 prices\n")
+    on.node.ask({"do": "retry"})
+    on.converges()
+    assert on.look()["refusal"] is None
 
 
 def test_a_queue_that_is_not_there_and_an_address_that_is_none_are_refused(opening: Callable[..., Following]) -> None:
