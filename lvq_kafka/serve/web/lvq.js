@@ -270,7 +270,7 @@ export class LiveQueue {
     return this.#known === null ? null : Math.max(0, Date.now() - this.#known) / 1000;
   }
 
-  /** The format of the values: bytes, text or json. */
+  /** The format of the values that come: bytes, text or json. */
   get format() {
     return this.#format;
   }
@@ -338,20 +338,10 @@ export class LiveQueue {
     const silent = () => request.abort(new Error(`Nothing was heard of the server for ${silence} s.`));
     let timer = setTimeout(silent, silence * 1000);
     try {
-      /** @type {Record<string, string>} */
-      const headers = { accept: "text/event-stream", ...authorization(this.#options.token) };
-      if (this.#lastEventId) headers["last-event-id"] = this.#lastEventId;
-      const settings = /** @type {RequestInit} */ ({ headers, cache: "no-store", signal: request.signal });
-      const answer = await (this.#options.fetch ?? fetch)(this.#address(), settings);
-      if (!answer.ok) throw await ServerRefusal.of(answer);
-      if (!answer.headers.get("content-type")?.startsWith("text/event-stream") || answer.body === null) {
-        // Also an answer that was cut off in its headers, which browsers take for a whole one.
-        throw new Error(`No stream of events comes from ${answer.url}.`);
-      }
-      this.#format = answer.headers.get("lvq-format") ?? "bytes";
+      const stream = await this.#ask(request.signal);
       this.#arriving = null;
       const parser = new EventParser(this.#lastEventId);
-      const reader = answer.body.getReader();
+      const reader = stream.getReader();
       for (;;) {
         const { done, value } = await reader.read();
         if (done || this.#closed) return;
@@ -363,6 +353,33 @@ export class LiveQueue {
       clearTimeout(timer);
       request.abort();
     }
+  }
+
+  /**
+   * Ask for the events after the last one, or for all values if these are of another format by now.
+   *
+   * @param {AbortSignal} signal
+   * @returns {Promise<ReadableStream<Uint8Array>>}
+   */
+  async #ask(signal) {
+    /** @type {Record<string, string>} */
+    const headers = { accept: "text/event-stream", ...authorization(this.#options.token) };
+    if (this.#lastEventId) headers["last-event-id"] = this.#lastEventId;
+    const settings = /** @type {RequestInit} */ ({ headers, cache: "no-store", signal });
+    const answer = await (this.#options.fetch ?? fetch)(this.#address(), settings);
+    if (!answer.ok) throw await ServerRefusal.of(answer);
+    if (!answer.headers.get("content-type")?.startsWith("text/event-stream") || answer.body === null) {
+      // Also an answer that was cut off in its headers, which browsers take for a whole one.
+      throw new Error(`No stream of events comes from ${answer.url}.`);
+    }
+    const format = answer.headers.get("lvq-format") ?? "bytes";
+    if (format === this.#format) return answer.body;
+    this.#format = format;
+    this.#topicId = ""; // at the same positions, other values are read by now
+    if (!this.#lastEventId) return answer.body;
+    this.#lastEventId = "";
+    await answer.body.cancel();
+    return this.#ask(signal);
   }
 
   #address() {

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lvq_kafka import BYTES, JSON, TEXT
+from lvq_kafka import BYTES, JSON, TEXT, LastValueQueue
 from lvq_kafka.errors import BrokerUnavailable
 from lvq_kafka.serve import app, token_file
 from lvq_kafka.testing import MemoryCluster
@@ -50,7 +50,11 @@ class Following:
         queue = values_of(self.cluster, codec)
         self.view: Any = opened.enter_context(queue.view(metadata_interval=0.05, undecodable="raw"))
         self.app = app(self.view, **options)
-        self.line = opened.enter_context(CutLine(opened.enter_context(listening(self.app))))
+
+        async def answer(scope: Any, receive: Any, send: Any) -> None:
+            await self.app(scope, receive, send)  # which may be another by then
+
+        self.line = opened.enter_context(CutLine(opened.enter_context(listening(answer))))
         opened.callback(self.app.end_streams)
         opened.callback(node.ask, {"do": "close"})
         self.base = f"http://127.0.0.1:{self.line.port}"
@@ -196,6 +200,39 @@ def test_r47_a_client_that_starts_over_keeps_what_it_has_until_the_new_values_ar
     assert {change["reason"] for change in on.changes()} == {"loaded", "gone"}
     states = [state for state, _ in on.node.ask({"do": "states"})]
     assert "stale" in states[states.index("cut-off") :]
+
+
+def test_r47_a_client_reads_all_values_again_once_the_server_has_another_format(
+    opening: Callable[..., Following],
+) -> None:
+    """The same positions have other values then, and an event after which a client goes on brings none of them."""
+    on = opening(TEXT)
+    on.put("a", '{"x": 1}')
+    on.put("b", "2")
+    on.follow()
+    on.converges()
+    on.changes()
+    with ExitStack() as opened:
+        queue = LastValueQueue("prices", key_header="ticker", cluster=on.cluster, value=JSON)
+        view = opened.enter_context(queue.view(metadata_interval=0.05))
+        on.line.refuse()
+        on.reaches("cut-off")
+        on.app.end_streams()
+        on.app = app(view)
+        on.line.mend()
+        on.node.ask({"do": "retry"})
+        seen = on.reaches("caught-up")
+        opened.callback(on.app.end_streams)
+        assert seen["format"] == "json"
+        assert [entry["value"] for entry in seen["entries"]] == [{"x": 1}, 2]
+        changes = on.changes()
+        assert [(change["previous"], change["entry"]) for change in changes] == [('{"x": 1}', {"x": 1}), ("2", 2)]
+        on.line.refuse()
+        on.reaches("cut-off")
+        on.line.mend()
+        on.node.ask({"do": "retry"})
+        on.reaches("caught-up")
+        assert on.changes() == [], "a client goes on from where it was if the format is the same"
 
 
 @pytest.mark.parametrize(
