@@ -83,7 +83,7 @@
  * @property {number} [heartbeat]  seconds between two reports of the state, at least 1
  * @property {number} [silence]  seconds without a word after which a connection counts as cut off
  * @property {number} [pause]  seconds until the first attempt to connect again, about; each further one doubles them
- * @property {number} [longestPause]  seconds between two attempts at most
+ * @property {number} [longestPause]  seconds between two attempts at most, whatever the server asks for
  * @property {(changes: Change[], queue: LiveQueue) => void} [onChange]  called with the changes that came together
  * @property {(queue: LiveQueue) => void} [onState]  called when anything but `entries` may have changed
  */
@@ -158,11 +158,11 @@ export class ServerRefusal extends Error {
     /** @type {{detail?: string, error?: string}} */
     const problem = await answer.json().catch(() => ({}));
     const state = /** @type {State | null} */ (answer.headers.get("lvq-state"));
-    const retryAfter = Number(answer.headers.get("retry-after") ?? NaN);
+    const retryAfter = answer.headers.get("retry-after") ?? "";
     return new ServerRefusal(problem.detail ?? `The server answers with status ${answer.status}.`, answer.status, {
       error: problem.error,
       state,
-      retryAfter: Number.isFinite(retryAfter) ? retryAfter : undefined,
+      retryAfter: /^[0-9]+$/.test(retryAfter) ? Number(retryAfter) : undefined,
     });
   }
 }
@@ -304,8 +304,7 @@ export class LiveQueue {
   async #run() {
     const { pause = 0.5, longestPause = 8 } = this.#options;
     for (let attempts = 0; !this.#closed; attempts += 1) {
-      /** @type {number | undefined} */
-      let wait;
+      let asked = 0; // seconds for which the server wants no attempt
       this.refusal = null;
       try {
         await this.#connect();
@@ -315,10 +314,9 @@ export class LiveQueue {
           this.refusal = error;
           this.#part("refused", error.message);
           this.#fail(error);
-          wait = Infinity;
         } else if (error instanceof ServerRefusal) {
           this.#part(error.state ?? (error.error === "ReaderFailed" ? "failed" : "cut-off"), error.message);
-          wait = error.retryAfter;
+          asked = error.retryAfter ?? 0;
         } else {
           const why = error instanceof Error ? error.message : String(error);
           this.#part("cut-off", error instanceof TypeError ? `The connection failed: ${why}.` : why);
@@ -327,7 +325,8 @@ export class LiveQueue {
       if (this.#settled) attempts = 0;
       this.#settled = false;
       if (this.#closed) return;
-      await this.#sleep(wait ?? Math.min(longestPause, pause * 2 ** attempts) * (0.5 + Math.random() / 2));
+      const wait = Math.min(longestPause, Math.max(asked, pause * 2 ** attempts)) * (0.5 + Math.random() / 2);
+      await this.#sleep(this.refusal === null ? wait : Infinity);
     }
   }
 

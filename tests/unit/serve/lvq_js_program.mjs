@@ -58,6 +58,24 @@ const commands = {
   close: () => queue.close() ?? null,
   loaded: () => queue.loaded.then(({ entries }) => entries.size, (error) => ({ error: error.message, status: error.status })),
   list: ({ options }) => listQueues(options).catch((error) => ({ error: error.message, status: error.status })),
+  async pauses({ retryAfter, number }) {
+    const [real, silence, found] = [globalThis.setTimeout, 1234, []];
+    const headers = retryAfter === null ? {} : { "retry-after": retryAfter };
+    const options = { base: "http://127.0.0.1/", silence, fetch: async () => new Response("{}", { status: 503, headers }) };
+    await new Promise((resolve) => {
+      globalThis.setTimeout = (callback, delay) => {
+        if (delay === silence * 1000) return;
+        found.push(delay / 1000);
+        if (found.length < number) setImmediate(callback); // time passes at once
+        else resolve();
+      };
+      queue?.close();
+      queue = follow("prices", options);
+    });
+    globalThis.setTimeout = real;
+    queue.close();
+    return found;
+  },
   refuses: ({ base }) => {
     try {
       follow("prices", { base });

@@ -314,6 +314,30 @@ def test_g4_r47_a_client_notices_a_connection_that_is_dumb(opening: Callable[...
     on.reaches("caught-up")
 
 
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        (None, 0.0),
+        ("", 0.0),
+        ("0", 0.0),
+        ("-5", 0.0),
+        ("3", 3.0),
+        ("3600", 8.0),
+        ("3000000", 8.0),  # more ms than a timer takes
+        ("9" * 400, 8.0),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
+    ],
+)
+def test_r47_a_client_connects_again_ever_later_whatever_the_server_says_of_when(
+    node: NodeProgram, said: str | None, seconds: float
+) -> None:
+    pauses = node.ask({"do": "pauses", "retryAfter": said, "number": 12})
+    for attempt, pause in enumerate(pauses):
+        most = min(8.0, max(seconds, 0.5 * 2**attempt))
+        assert most / 2 <= pause <= most
+    assert len(set(pauses[6:])) == 6, "clients that were cut off together do not come back together"
+
+
 def test_g4_r47_a_client_says_what_the_view_says(opening: Callable[..., Following]) -> None:
     on = opening()
     on.put("a", "1")
