@@ -189,9 +189,10 @@ export class LiveQueue {
   #renewal = ""; // why all values are loaded again
   /** @type {number | null} */
   #lag = null;
-  /** @type {number | null} The time, in ms, at which the end of the log was last known. */
-  #known = null;
-  #clockAhead = 0; // ms by which the cluster's clock is ahead of this one
+  /** @type {(() => number) | null} Returns the seconds since the end of the log was last known. */
+  #age = null;
+  /** Returns the time by the cluster's clock. */
+  #time = () => Date.now() / 1000;
   #complete = false;
   #settled = false; // whether this connection has brought everything up to a cut
 
@@ -267,7 +268,7 @@ export class LiveQueue {
 
   /** Seconds since the end of the log was last known: `entries` is at most this old, and `lag` messages. Or null. */
   get age() {
-    return this.#known === null ? null : Math.max(0, Date.now() - this.#known) / 1000;
+    return this.#age === null ? null : this.#age();
   }
 
   /** The format of the values that come: bytes, text or json. */
@@ -281,7 +282,7 @@ export class LiveQueue {
    * @param {Entry} entry
    */
   ageOf(entry) {
-    return Math.max(0, (Date.now() + this.#clockAhead) / 1000 - entry.timestamp);
+    return Math.max(0, this.#time() - entry.timestamp);
   }
 
   /** Try to connect now, if it waits to connect again or was refused. */
@@ -468,14 +469,14 @@ export class LiveQueue {
         if (this.#arriving !== null) this.#replace(this.#arriving, row.topic_id, changes);
         this.#arriving = null;
         this.#complete = this.#settled = true;
-        this.#clockAhead = row.as_of * 1000 - Date.now();
+        this.#time = countingFrom(row.as_of);
         this.#succeed(this);
         return true;
       case "state":
         this.#connection = "caught-up";
         this.#reported = row.state;
         this.#lag = row.lag;
-        this.#known = Date.now() - row.age * 1000;
+        this.#age = countingFrom(row.age);
         this.#trouble = row.reason ?? "";
         return true;
       default:
@@ -589,6 +590,19 @@ export class EventParser {
     else if (field === "data") this.#data.push(value);
     else if (field === "id" && !value.includes("\0")) this.#nextId = value;
   }
+}
+
+/**
+ * Count seconds from now on: return a function that returns how many there are by now.
+ *
+ * A clock may be set back, and a steady one stands still in some browsers while the machine sleeps: the one counts that has
+ * counted more.
+ *
+ * @param {number} start
+ */
+function countingFrom(start) {
+  const [clock, steady] = [Date.now(), performance.now()];
+  return () => start + Math.max(Date.now() - clock, performance.now() - steady) / 1000;
 }
 
 // --------------------------------------------------------------- keys and values

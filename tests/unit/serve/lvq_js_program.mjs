@@ -10,6 +10,7 @@ const textOf = (bytes) => Buffer.from(bytes).toString("base64");
 const shown = (value) =>
   value instanceof Uint8Array ? { bytes: textOf(value) } : typeof value === "bigint" ? { bigint: `${value}` } : value;
 
+const clock = Date.now;
 let queue;
 let changes = [];
 let states = [];
@@ -58,6 +59,10 @@ const commands = {
   close: () => queue.close() ?? null,
   loaded: () => queue.loaded.then(({ entries }) => entries.size, (error) => ({ error: error.message, status: error.status })),
   list: ({ options }) => listQueues(options).catch((error) => ({ error: error.message, status: error.status })),
+  set({ ahead }) {
+    Date.now = () => clock() + ahead * 1000;
+    return null;
+  },
   async pauses({ retryAfter, number }) {
     const [real, silence, found] = [globalThis.setTimeout, 1234, []];
     const headers = retryAfter === null ? {} : { "retry-after": retryAfter };

@@ -304,6 +304,27 @@ def test_g4_r47_a_client_says_that_the_server_cannot_be_reached_and_how_old_its_
     assert on.reaches("caught-up")["reason"] == ""
 
 
+def test_g4_r47_values_grow_older_while_the_clock_is_set_back_and_while_the_machine_sleeps(
+    opening: Callable[..., Following],
+) -> None:
+    """In a sleep, the clock goes on, and the steady one of some browsers does not."""
+    on = opening()
+    on.put("a", "1")
+    on.follow()
+    on.reaches("caught-up")
+    on.line.refuse()
+    on.reaches("cut-off")
+    try:
+        first = eventually(lambda: age if (age := on.look()["age"]) > 0.1 else None)
+        (of_value,) = on.node.ask({"do": "ages"})
+        for ahead, least in {-86_400: -0.01, 3600: 3599.99}.items():  # the two clocks count in different fractions
+            on.node.ask({"do": "set", "ahead": ahead})
+            assert first + least <= on.look()["age"] < first + least + 60
+            assert of_value + least <= on.node.ask({"do": "ages"})[0] < of_value + least + 60
+    finally:
+        on.node.ask({"do": "set", "ahead": 0})
+
+
 def test_g4_r47_a_client_notices_a_connection_that_is_dumb(opening: Callable[..., Following]) -> None:
     on = opening()
     on.follow(heartbeat=1, silence=2.5)
