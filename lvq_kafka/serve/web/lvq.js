@@ -22,6 +22,8 @@
  */
 // @ts-check
 
+const HEARTBEAT = 4; // seconds between two reports of the state, if a program does not say
+
 /**
  * How far `entries` can be trusted. The first three are of the connection, the others of the server's reader.
  *
@@ -81,7 +83,8 @@
  * @property {number} [every]  seconds between two batches of changes
  * @property {boolean} [changed]  no change for a value that was only written again
  * @property {number} [heartbeat]  seconds between two reports of the state, at least 1
- * @property {number} [silence]  seconds without a word after which a connection counts as cut off
+ * @property {number} [silence]  seconds without a part of an event after which a connection counts as cut off; 10 by
+ *   default, or two and a half heartbeats if those are longer
  * @property {number} [pause]  seconds until the first attempt to connect again, about; each further one doubles them
  * @property {number} [longestPause]  seconds between two attempts at most, whatever the server asks for
  * @property {(changes: Change[], queue: LiveQueue) => void} [onChange]  called with the changes that came together
@@ -334,7 +337,7 @@ export class LiveQueue {
   /** Read one stream to its end. */
   async #connect() {
     const request = (this.#request = new AbortController());
-    const silence = this.#options.silence ?? 10;
+    const { heartbeat = HEARTBEAT, silence = Math.max(10, 2.5 * heartbeat) } = this.#options;
     const silent = () => request.abort(new Error(`Nothing was heard of the server for ${silence} s.`));
     let timer = setTimeout(silent, silence * 1000);
     try {
@@ -345,9 +348,12 @@ export class LiveQueue {
       for (;;) {
         const { done, value } = await reader.read();
         if (done || this.#closed) return;
-        clearTimeout(timer);
-        timer = setTimeout(silent, silence * 1000);
-        this.#apply(parser.feed(value));
+        const events = parser.feed(value);
+        if (parser.heard) {
+          clearTimeout(timer);
+          timer = setTimeout(silent, silence * 1000);
+        }
+        this.#apply(events);
       }
     } finally {
       clearTimeout(timer);
@@ -383,7 +389,7 @@ export class LiveQueue {
   }
 
   #address() {
-    const { keys = [], prefix, selector, every, changed, heartbeat = 4 } = this.#options;
+    const { keys = [], prefix, selector, every, changed, heartbeat = HEARTBEAT } = this.#options;
     const query = [`heartbeat=${heartbeat}`, ...keys.map((key) => `keys=${percentEncoded(key)}`)];
     if (prefix) query.push(`prefix=${percentEncoded(prefix)}`);
     if (selector) query.push(`selector=${encodeURIComponent(selector)}`);
@@ -543,6 +549,8 @@ export class EventParser {
   /** @type {string[]} */
   #data = [];
   #nextId;
+  /** Whether the bytes that came last had a part of an event, not only comments: these say nothing of the queue. */
+  heard = false;
 
   /** @param {string} [lastEventId]  of the connection before */
   constructor(lastEventId = "") {
@@ -565,6 +573,7 @@ export class EventParser {
     /** @type {ServerEvent[]} */
     const events = [];
     for (const line of lines) this.#take(line, events);
+    this.heard = events.length > 0 || [...lines, this.#left].some((line) => line !== "" && !line.startsWith(":"));
     return events;
   }
 

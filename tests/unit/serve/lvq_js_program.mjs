@@ -28,6 +28,10 @@ const commands = {
     const parser = new EventParser(last);
     return chunks.flatMap((chunk) => parser.feed(bytesOf(chunk)));
   },
+  heard({ chunks }) {
+    const parser = new EventParser();
+    return chunks.map((chunk) => (parser.feed(bytesOf(chunk)), parser.heard));
+  },
   key({ bytes }) {
     const key = keyFrom(bytesOf(bytes));
     return { key, bytes: textOf(keyBytes(key)) };
@@ -79,6 +83,14 @@ const commands = {
     });
     globalThis.setTimeout = real;
     queue.close();
+    return found;
+  },
+  silence({ options }) {
+    const [real, found] = [globalThis.setTimeout, []];
+    globalThis.setTimeout = (_, delay) => void found.push(delay / 1000);
+    const waiting = follow("prices", { base: "http://127.0.0.1/", fetch: () => Promise.reject(new Error()), ...options });
+    globalThis.setTimeout = real;
+    waiting.close();
     return found;
   },
   refuses: ({ base }) => {

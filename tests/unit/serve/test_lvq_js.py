@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from itertools import pairwise
+from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -357,6 +358,57 @@ def test_r47_a_client_connects_again_ever_later_whatever_the_server_says_of_when
         most = min(8.0, max(seconds, 0.5 * 2**attempt))
         assert most / 2 <= pause <= most
     assert len(set(pauses[6:])) == 6, "clients that were cut off together do not come back together"
+
+
+def test_g4_r47_comments_alone_do_not_keep_a_client_caught_up(node: NodeProgram) -> None:
+    """A proxy may send them, and a server whose reader is stuck."""
+    said = (
+        'event: state\ndata: {"state": "caught-up", "lag": 0, "age": 0}\n\n'
+        'event: reset\ndata: {"reason": "All values follow."}\n\n'
+        'event: end-of-dump\ndata: {"topic_id": "t", "as_of": 1}\n\n'
+    )
+
+    async def commenting(scope: Any, receive: Any, send: Any) -> None:
+        headers = [(b"content-type", b"text/event-stream"), (b"lvq-format", b"text")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": said.encode(), "more_body": True})
+        await receive()
+        left = asyncio.ensure_future(receive())
+        parts = cycle([b":", b" data", b"\n", b"\n", b":\n\n"])
+        while not (await asyncio.wait({left}, timeout=0.02))[0]:
+            await send({"type": "http.response.body", "body": next(parts), "more_body": True})
+
+    with listening(commenting) as port:
+        options = {"base": f"http://127.0.0.1:{port}", "silence": 1, **QUICK}
+        node.ask({"do": "follow", "name": "prices", "options": options})
+        steps = [["caught-up", ""], ["cut-off", "Nothing was heard of the server for 1 s."]]
+        eventually(lambda: steps in map(list, pairwise(node.ask({"do": "states"}))), 20)
+        node.ask({"do": "close"})
+
+
+def test_g4_r47_any_part_of_an_event_counts_as_heard(node: NodeProgram) -> None:
+    """A value of many bytes may take longer than the silence after which a connection counts as cut off."""
+    heard = {
+        ": da": False,
+        "ta": False,
+        "\n": False,
+        ":\n\n": False,
+        "da": True,
+        "ta: {": True,
+        "}\n": True,
+        "\n\n": True,
+    }
+    chunks = [coded(chunk.encode()) for chunk in heard]
+    assert node.ask({"do": "heard", "chunks": chunks}) == list(heard.values())
+
+
+@pytest.mark.parametrize(
+    ("options", "silence"), [({}, 10), ({"heartbeat": 1}, 10), ({"heartbeat": 30}, 75), ({"silence": 3}, 3)]
+)
+def test_g4_r47_a_client_waits_for_two_reports_before_it_counts_as_cut_off(
+    node: NodeProgram, options: dict[str, int], silence: float
+) -> None:
+    assert node.ask({"do": "silence", "options": options})[0] == silence
 
 
 def test_g4_r47_a_client_says_what_the_view_says(opening: Callable[..., Following]) -> None:
