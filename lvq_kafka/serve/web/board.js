@@ -61,7 +61,7 @@ function duration(seconds) {
   return `${Math.floor(seconds / 86_400)} d`;
 }
 
-const ODD = /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\u061c\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/gu;
+const ODD = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
 
 /**
  * Return text in which characters that would not show, or would move others, are escaped.
@@ -75,7 +75,8 @@ function visible(text, lines = false) {
     if (code === 10) return lines ? "\n" : " ⏎ ";
     if (code === 9) return lines ? "\t" : " ";
     if (code >= 0xdc80 && code <= 0xdcff) return `\\x${(code - 0xdc00).toString(16)}`; // a byte
-    return code < 0x80 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
+    if (code < 0x80) return `\\x${code.toString(16).padStart(2, "0")}`;
+    return code > 0xffff ? `\\u{${code.toString(16)}}` : `\\u${code.toString(16).padStart(4, "0")}`;
   });
 }
 

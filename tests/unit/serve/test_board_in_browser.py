@@ -290,6 +290,27 @@ def test_r47_a_value_that_looks_like_markup_is_text(showing: Callable[..., Shown
     assert page.text("#state") == "Caught up"
 
 
+def test_r47_characters_that_nobody_sees_are_escaped_on_the_board(showing: Callable[..., Shown]) -> None:
+    """Keys that differ in one of them only do not look the same."""
+    on = showing()
+    unseen = (
+        "\x00\x9f\xad\u034f\u0600\u061c\u115f\u180e\u200b\u200d\u2028\u202e\u2060\u3164\ufe0f\ufeff\ufff9\U000e0041"
+    )
+    shown = [f"\\x{ord(each):02x}" if each < "\x80" else f"\\u{ord(each):04x}" for each in unseen[:-1]] + ["\\u{e0041}"]
+    on.put("seen é\u0301 ☃ 😀", "seen é\u0301 ☃ 😀")
+    for each in unseen:
+        on.cluster.write("prices", f"IBM{each}".encode(), f"1{each}".encode(), [(f"h{each}", f"v{each}".encode())])
+    page = on.open()
+    page.shows("#keys", str(len(unseen) + 1))
+    wanted = [["seen é\u0301 ☃ 😀"] * 2, *([f"IBM{each}", f"1{each}"] for each in shown)]
+    assert sorted(row[:2] for row in rows(page)) == sorted(wanted)
+    page.press("/", "Escape", "Home", "Enter")
+    page.shows("#details-key", "IBM\\x00")
+    page.shows("#details-value", "1\\x00")
+    page.shows("#details-facts", "h\\x00 v\\x00")
+    assert page.faults == []
+
+
 def test_r46_r47_the_board_asks_for_a_token_and_keeps_it_in_the_tab_only(
     showing: Callable[..., Shown], tmp_path: Path
 ) -> None:
