@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from lvq_kafka._version import __version__
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Tracing"]
 
+logger = logging.getLogger("lvq_kafka.telemetry")
+
 _PARENT = TRACE_HEADERS[0]
 _UNNAMED_ERROR = "_OTHER"
 """The type of an error that must not be looked at: a receipt whose error was seen is not raised by `flush`."""
@@ -62,6 +66,7 @@ class Tracing:
     semantic conventions of OpenTelemetry for messaging.
 
     A producer's failure is seen by those who ask the receipt, as ever: the span says that it failed, and not why.
+    An error of the tracer, its sampler or its processors costs a span, and is logged once.
 
     Thread-safe. Needs the extra ``otel``.
 
@@ -85,7 +90,8 @@ class Tracing:
         with needing("otel", "Tracing"):
             from opentelemetry.trace import get_tracer_provider
             from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-        self._tracer: Tracer = (provider or get_tracer_provider()).get_tracer("lvq_kafka", __version__, SCHEMA_URL)
+        tracer = (provider or get_tracer_provider()).get_tracer("lvq_kafka", __version__, SCHEMA_URL)
+        self._spans = _Spans(tracer)
         self._propagator = TraceContextTextMapPropagator()
 
     def add(self, *producers: Producer[Any]) -> Self:
@@ -120,21 +126,18 @@ class Tracing:
 
         instance("delivery", delivery, Delivery, "Give what the consumer has acquired.")
         settler, attributes = delivery._settler, _of_delivery(delivery)
-        span = self._tracer.start_as_current_span(
+        span = self._spans.start(
             f"process {settler.topic}",
+            SpanKind.CONSUMER,
+            {**attributes, OPERATION_NAME: "process", OPERATION_TYPE: "process"},
             context=self.context_of(delivery),
-            kind=SpanKind.CONSUMER,
-            attributes={**attributes, OPERATION_NAME: "process", OPERATION_TYPE: "process"},
             links=_links_to(get_current_span()),
         )
-        with span as current:
-            delivery.into(_TracedSettler(settler, self._tracer, attributes))
+        with self._spans.within(span):
+            delivery.into(_TracedSettler(settler, self._spans, attributes))
             try:
                 with delivery:
                     yield delivery
-            except BaseException as error:
-                current.set_attribute(ERROR_TYPE, type(error).__qualname__)
-                raise
             finally:
                 delivery.into(settler)
 
@@ -158,10 +161,10 @@ class Tracing:
             found = _fields(given)
             has_own = _PARENT in found
             own = self._propagator.extract(found, Context())
-            span = self._tracer.start_span(
+            span = self._spans.start(
                 f"send {topic}",
-                kind=SpanKind.PRODUCER,
-                attributes=_of_record(topic, key, value),
+                SpanKind.PRODUCER,
+                _of_record(topic, key, value),
                 links=_links_to(get_current_span(own)),
             )
             if not has_own:
@@ -173,23 +176,115 @@ class Tracing:
             try:
                 receipt = append(topic, key, value, headers)
             except LVQError as error:
-                _fail(span, type(error).__qualname__)
-                span.end()
+                self._spans.fail(span, type(error).__qualname__)
                 raise
-            receipt.add_done_callback(partial(_decide, span))
+            receipt.add_done_callback(partial(self._spans.decide, span))
             return receipt
 
         return send
 
 
+class _Spans:
+    """The spans of a tracer.
+
+    An error of it, or of a sampler or processor that the program gave it, costs a span, not the work.
+    """
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._sheltered = _Sheltered()
+
+    def start(
+        self,
+        name: str,
+        kind: SpanKind,
+        attributes: Mapping[str, str | bool | int],
+        *,
+        context: Context | None = None,
+        links: list[Link] | None = None,
+    ) -> Span:
+        """Return a new span.
+
+        If the tracer fails, it is one that records nothing, and stands for its parent.
+        """
+        from opentelemetry.trace import NonRecordingSpan, get_current_span
+
+        with self._sheltered:
+            return self._tracer.start_span(name, context=context, kind=kind, attributes=attributes, links=links)
+        return NonRecordingSpan(get_current_span(context).get_span_context())
+
+    @contextmanager
+    def within(self, span: Span) -> Iterator[None]:
+        """Make a span current for a ``with`` block, and end it then."""
+        from opentelemetry.trace import Status, StatusCode, use_span
+
+        try:
+            with use_span(span, record_exception=False, set_status_on_exception=False):
+                yield
+        except BaseException as error:
+            name = type(error).__qualname__
+            with self._sheltered:
+                span.set_attribute(ERROR_TYPE, name)
+                if isinstance(error, Exception):  # others, as those that end a task, are no errors
+                    span.set_status(Status(StatusCode.ERROR, f"{name}: {error}"))
+                    span.record_exception(error)
+            raise
+        finally:
+            self.end(span)
+
+    def fail(self, span: Span, error: str) -> None:
+        """End a span whose work failed, with the type of the error and no more."""
+        from opentelemetry.trace import StatusCode
+
+        with self._sheltered:
+            span.set_attribute(ERROR_TYPE, error)
+            span.set_status(StatusCode.ERROR)
+        self.end(span)
+
+    def end(self, span: Span) -> None:
+        """End a span."""
+        with self._sheltered:
+            span.end()
+
+    def decide(self, span: Span, receipt: Receipt) -> None:
+        """End the span of a send whose outcome is known."""
+        position = receipt.position
+        if position is None:
+            self.fail(span, _UNNAMED_ERROR)
+        else:
+            with self._sheltered:
+                span.set_attribute(PARTITION, str(position.partition))
+                span.set_attribute(OFFSET, position.offset)
+            self.end(span)
+
+
+class _Sheltered:
+    """Goes on after an error in a ``with`` block, and logs the first one."""
+
+    def __init__(self) -> None:
+        self._said = False
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        if not self._said:
+            self._said = True
+            logger.warning("a span was lost, since tracing raised an error; later ones are not logged", exc_info=error)
+        return True
+
+
 class _TracedSettler:
     """Settles as another settler does, within spans."""
 
-    def __init__(self, settler: Settler, tracer: Tracer, attributes: Mapping[str, str | int]) -> None:
+    def __init__(self, settler: Settler, spans: _Spans, attributes: Mapping[str, str | int]) -> None:
         self.topic = settler.topic
         self.defers = settler.defers
         self._settler = settler
-        self._tracer = tracer
+        self._spans = spans
         self._attributes = attributes
 
     @property
@@ -221,13 +316,8 @@ class _TracedSettler:
         from opentelemetry.trace import SpanKind
 
         attributes = {**self._attributes, OPERATION_NAME: name, OPERATION_TYPE: "settle"}
-        kind: SpanKind = SpanKind.CLIENT
-        with self._tracer.start_as_current_span(f"{name} {self.topic}", kind=kind, attributes=attributes) as span:
-            try:
-                yield
-            except LVQError as error:
-                span.set_attribute(ERROR_TYPE, type(error).__qualname__)
-                raise
+        with self._spans.within(self._spans.start(f"{name} {self.topic}", SpanKind.CLIENT, attributes)):
+            yield
 
 
 def _fields(headers: HeaderPairs) -> dict[str, str]:
@@ -285,21 +375,3 @@ def _links_to(span: Span) -> list[Link] | None:
 
     context = span.get_span_context()
     return [Link(context)] if context.is_valid else None
-
-
-def _decide(span: Span, receipt: Receipt) -> None:
-    """End the span of a send whose outcome is known."""
-    position = receipt.position
-    if position is None:
-        _fail(span, _UNNAMED_ERROR)
-    else:
-        span.set_attribute(PARTITION, str(position.partition))
-        span.set_attribute(OFFSET, position.offset)
-    span.end()
-
-
-def _fail(span: Span, error: str) -> None:
-    from opentelemetry.trace import StatusCode
-
-    span.set_attribute(ERROR_TYPE, error)
-    span.set_status(StatusCode.ERROR)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Sampler, SamplingResult
 from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 
 from lvq_kafka import TEXT, Groups, LastValueQueue, Limits, Message
@@ -215,6 +217,99 @@ def test_r48_an_error_in_processing_is_on_the_span_and_releases_the_message(
         assert again is not None
         assert again.redelivered
         again.ack()
+
+
+class Fault(SpanProcessor, Sampler):
+    """Raises where the spans of one operation start, or end, or are sampled."""
+
+    def __init__(self, where: str, operation: str) -> None:
+        self.where = where
+        self.operation = operation
+
+    def _raise(self, where: str, name: str) -> None:
+        if where == self.where and name.startswith(self.operation):
+            raise RuntimeError("a fault of the program")
+
+    def on_start(self, span: Span, parent_context: Any = None) -> None:
+        self._raise("start", span.name)
+
+    def on_end(self, span: ReadableSpan) -> None:
+        self._raise("end", span.name)
+
+    def should_sample(self, parent_context: Any, trace_id: int, name: str, *_: Any, **__: Any) -> SamplingResult:
+        self._raise("sample", name)
+        return ALWAYS_ON.should_sample(parent_context, trace_id, name)
+
+    def get_description(self) -> str:
+        return "Fault"
+
+
+@pytest.mark.parametrize("operation", ["send", "process", "ack", "release"])
+@pytest.mark.parametrize("where", ["sample", "start", "end"])
+def test_r48_an_error_of_tracing_costs_a_span_and_not_the_work(
+    memory_cluster: MemoryCluster, caplog: pytest.LogCaptureFixture, where: str, operation: str
+) -> None:
+    fault = Fault(where, operation)
+    provider, exporter = TracerProvider(sampler=fault), InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    provider.add_span_processor(fault)
+    tracing, queue = Tracing(provider), declare(memory_cluster)
+    with caplog.at_level(logging.WARNING, "lvq_kafka.telemetry"), queue.producer() as producer:
+        tracing.add(producer)
+        producer.put("IBM", "1").result(10)
+        producer.put("FB", "1").result(10)
+        with queue.consumer() as consumer:
+            eventually(lambda: consumer.stats.available == 2)
+            first, second = consumer.acquire(10), consumer.acquire(10)
+            assert first is not None
+            assert second is not None
+            with tracing.process(first):
+                pass
+            with pytest.raises(KeyError), tracing.process(second):
+                raise KeyError("FB")
+            assert (consumer.stats.acked, consumer.stats.released, consumer.stats.in_work) == (1, 1, 0)
+            again = consumer.acquire(10)
+            assert again is not None
+            with tracing.process(again):
+                pass
+    assert [record.message.partition(",")[0] for record in caplog.records] == ["a span was lost"]
+    assert caplog.records[0].exc_info is not None
+    lost = {"sample", "start"} & {where}
+    names = {span.name.partition(" ")[0] for span in exporter.get_finished_spans()}
+    assert names == {"send", "process", "ack", "release"} - ({operation} if lost else set())
+
+
+def test_r48_an_ack_within_a_span_that_was_lost_stays_in_the_trace(memory_cluster: MemoryCluster) -> None:
+    provider, exporter = TracerProvider(sampler=Fault("sample", "process")), InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracing, queue = Tracing(provider), declare(memory_cluster)
+    with queue.producer() as producer, queue.consumer() as consumer:
+        tracing.add(producer)
+        producer.put("IBM", "1").result(10)
+        delivery = consumer.acquire(10)
+        assert delivery is not None
+        with tracing.process(delivery):
+            pass
+    send, ack = exporter.get_finished_spans()
+    assert is_child(ack, send)
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def test_r48_an_error_without_a_text_is_raised_as_it_is(memory_cluster: MemoryCluster, traced: Traced) -> None:
+    queue = declare(memory_cluster)
+    with queue.producer() as producer, queue.consumer() as consumer:
+        producer.put("IBM", "1")
+        delivery = consumer.acquire(10)
+        assert delivery is not None
+        with pytest.raises(Unspeakable), traced.tracing.process(delivery):
+            raise Unspeakable
+    process = traced.only("process prices")
+    assert process.attributes is not None
+    assert process.attributes["error.type"] == "Unspeakable"
 
 
 def test_r48_each_call_that_settles_a_delivery_has_a_span(memory_cluster: MemoryCluster, traced: Traced) -> None:
