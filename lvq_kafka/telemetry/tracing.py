@@ -46,7 +46,6 @@ __all__ = ["Tracing"]
 
 logger = logging.getLogger("lvq_kafka.telemetry")
 
-_PARENT = TRACE_HEADERS[0]
 _UNNAMED_ERROR = "_OTHER"
 """The type of an error that must not be looked at: a receipt whose error was seen is not raised by `flush`."""
 
@@ -99,7 +98,7 @@ class Tracing:
 
         Deletes are traced, too.
         A message that has the header ``traceparent`` already keeps it: it is part of that trace, and its send is a
-        trace of its own with a link to it.
+        trace of its own with a link to it. One that cannot be read is replaced, along with ``tracestate``.
 
         Raises:
             ConfigError: one of them is no producer, or its queue gives a meaning to a header of traces.
@@ -158,19 +157,14 @@ class Tracing:
 
         def send(topic: str, key: bytes | None, value: bytes | None, headers: HeaderPairs | None = None) -> Receipt:
             given = headers or ()
-            found = _fields(given)
-            has_own = _PARENT in found
-            own = self._propagator.extract(found, Context())
+            own = get_current_span(self._propagator.extract(_fields(given), Context()))
             span = self._spans.start(
-                f"send {topic}",
-                SpanKind.PRODUCER,
-                _of_record(topic, key, value),
-                links=_links_to(get_current_span(own)),
+                f"send {topic}", SpanKind.PRODUCER, _of_record(topic, key, value), links=_links_to(own)
             )
-            if not has_own:
+            if not own.get_span_context().is_valid:
                 fields: dict[str, str] = {}
                 self._propagator.inject(fields, set_span_in_context(span))
-                headers = [*given, *((name, text.encode()) for name, text in fields.items())]
+                headers = _replaced(given, fields) if fields else headers
             # An exception of another kind ends nothing: a task that has to wait for room comes again, and a span that
             # is never ended is never exported.
             try:
@@ -324,6 +318,12 @@ def _fields(headers: HeaderPairs) -> dict[str, str]:
     """Return the headers of a trace. If one is repeated, the last one counts."""
     found = {name: header_value(headers, name) for name in TRACE_HEADERS}
     return {name: value.decode("utf-8", "replace") for name, value in found.items() if value is not None}
+
+
+def _replaced(headers: HeaderPairs, fields: Mapping[str, str]) -> HeaderPairs:
+    """Return headers with those of another trace."""
+    others = [pair for pair in headers if pair[0] not in TRACE_HEADERS]
+    return [*others, *((name, text.encode()) for name, text in fields.items())]
 
 
 def _check_headers(rules: QueueRules) -> None:

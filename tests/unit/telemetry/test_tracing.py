@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerPro
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Sampler, SamplingResult
-from opentelemetry.trace import SpanKind, StatusCode, get_current_span
+from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode, get_current_span
 
 from lvq_kafka import TEXT, Groups, LastValueQueue, Limits, Message
 from lvq_kafka.core.measures.conventions import SCHEMA_URL, TRACE_HEADERS
@@ -197,6 +197,48 @@ def test_r48_a_header_of_a_trace_that_cannot_be_read_is_as_good_as_none(
         with traced.tracing.process(delivery):
             pass
     assert traced.only("process prices").parent is None
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        [("traceparent", b"")],
+        [("traceparent", None)],
+        [("traceparent", b"\xff")],
+        [("traceparent", OWN.upper())],
+        [("traceparent", "x" * 1_000_000)],
+        [("traceparent", OWN), ("traceparent", "junk")],
+        [("traceparent", "junk"), ("tracestate", "a=1")],
+        [("tracestate", "a=1")],
+    ],
+)
+def test_r48_a_message_whose_own_trace_cannot_be_read_is_in_that_of_its_send(
+    memory_cluster: MemoryCluster, traced: Traced, own: list[tuple[str, str | bytes | None]]
+) -> None:
+    queue = declare(memory_cluster)
+    with queue.producer() as producer, queue.consumer() as consumer:
+        traced.tracing.add(producer)
+        producer.send(Message("1", headers=[("a", "1"), *own, ("ticker", "IBM"), ("a", "2")])).result(10)
+        delivery = consumer.acquire(10)
+        assert delivery is not None
+        with traced.tracing.process(delivery):
+            pass
+    send, process = traced.only("send prices"), traced.only("process prices")
+    assert is_child(process, send)
+    assert process.context is not None
+    assert len(process.context.trace_state) == 0
+    assert [name for name, _ in delivery.headers] == ["a", "ticker", "a", "traceparent"]
+
+
+def test_r48_a_trace_that_cannot_be_read_stays_where_none_is_recorded(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster)
+    with queue.producer() as producer, queue.view() as view:
+        Tracing(NoOpTracerProvider()).add(producer)
+        producer.put("IBM", "1", headers={"traceparent": "junk"}).result(10)
+        view.barrier()
+        entry = view.entry("IBM")
+    assert entry is not None
+    assert ("traceparent", b"junk") in entry.headers
 
 
 def test_r48_an_error_in_processing_is_on_the_span_and_releases_the_message(
