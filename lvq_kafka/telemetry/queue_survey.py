@@ -128,12 +128,7 @@ class QueueSurvey:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            try:
-                pause = self.measure()
-            except Exception:  # a fault of this library: the next measurement may succeed
-                logger.exception("the queues could not be measured")
-                pause = _SOON
-            self._stop.wait(pause)
+            self._stop.wait(self.measure())
 
     # ---------------------------------------------------------------- measuring
 
@@ -141,7 +136,7 @@ class QueueSurvey:
         """Measure the queues whose turn it is, and return the seconds until the next turn."""
         try:
             declared = {(each.name, each.topic): each for each in queues(cluster=self._cluster)}
-        except LVQError as error:
+        except Exception as error:  # noqa: BLE001  # a fault of this library, which may pass
             self._fail(error)
             return min(_SOON, self._every)
         if self._trouble:
@@ -172,11 +167,11 @@ class QueueSurvey:
         found = self._found.get(place)
         return None if found is None or self._sources.get(place) is not source else (found.facts(), False)
 
-    def _fail(self, error: LVQError) -> None:
+    def _fail(self, error: Exception) -> None:
         """Note that nothing can be known of any queue."""
         if not self._trouble:
-            logger.warning("the queues cannot be measured: %s", error)
-        self._trouble = str(error)
+            _report(error, "the queues cannot be measured: %s")
+        self._trouble = _reason(error)
         for found in self._found.values():
             found.trouble = found.trouble or _UNLISTED
 
@@ -185,11 +180,11 @@ class QueueSurvey:
         found = _Found(definition, None, {}, None, "", began, 0.0, 0.0, 0.0)
         try:
             self._measure(found)
-        except LVQError as error:
-            found.trouble = str(error)
+        except Exception as error:  # noqa: BLE001  # a fault of this library, which may pass
+            found.trouble = _reason(error)
             found.measured = began if known is None else known.measured
             if known is None or not known.trouble or known.trouble == _UNLISTED:
-                logger.warning("the queue %s cannot be measured: %s", definition.name, error)
+                _report(error, "the queue %s cannot be measured: %s", definition.name)
         else:
             if known is not None and known.trouble not in ("", _UNLISTED):
                 logger.info("the queue %s can be measured again", definition.name)
@@ -221,3 +216,15 @@ class QueueSurvey:
             starts, ends = self._cluster.logs.start_offsets(topic), self._cluster.logs.end_offsets(topic)
             return sum(ends.values()) - sum(starts.values())
         return None
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, LVQError) else repr(error)
+
+
+def _report(error: Exception, line: str, *names: str) -> None:
+    """Log an error. One that is no `LVQError` is a fault of this library."""
+    if isinstance(error, LVQError):
+        logger.warning(line, *names, _reason(error))
+    else:
+        logger.error(line, *names, _reason(error), exc_info=error)

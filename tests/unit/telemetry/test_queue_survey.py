@@ -151,6 +151,57 @@ def test_r48_a_cluster_that_does_not_answer_is_said_once_and_all_its_queues_are_
     assert last == "the list of queues can be read again"
 
 
+def test_r48_a_fault_while_one_queue_is_measured_costs_the_others_nothing(
+    cluster: MemoryCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured, faulty = LastValueQueue.stats, {"two"}
+
+    def stats(self: LastValueQueue[Any], **options: Any) -> Any:
+        if self.definition.name in faulty:
+            raise KeyError
+        return measured(self, **options)
+
+    monkeypatch.setattr(LastValueQueue, "stats", stats)
+    for name in ("one", "two", "three"):
+        declare(cluster, name)
+    survey = QueueSurvey(cluster, every=0.001)
+    with caplog.at_level(logging.INFO, "lvq_kafka.telemetry"):
+        assert survey.measure() >= 0
+        tried = survey._found["two", "two"]
+        assert {name: values(survey, name)["up"] for name in ("one", "two", "three")} == {
+            "one": 1,
+            "two": 0,
+            "three": 1,
+        }
+        eventually(lambda: survey.measure() >= 0 and survey._found["two", "two"] is not tried)
+        faulty.clear()
+        eventually(lambda: survey.measure() >= 0 and values(survey, "two")["up"] == 1)
+    first, last = caplog.records
+    assert (first.message, first.levelname) == ("the queue two cannot be measured: KeyError()", "ERROR")
+    assert first.exc_info is not None
+    assert last.message == "the queue two can be measured again"
+
+
+def test_r48_a_fault_while_the_queues_are_listed_is_said_once_and_all_are_down(
+    cluster: MemoryCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declare(cluster)
+    survey = QueueSurvey(cluster)
+    survey.measure()
+
+    def queues(**_: Any) -> Any:
+        raise KeyError("a fault of this library")
+
+    with caplog.at_level(logging.WARNING, "lvq_kafka.telemetry"), monkeypatch.context() as patched:
+        patched.setattr("lvq_kafka.telemetry.queue_survey.queues", queues)
+        assert survey.measure() <= 5
+        assert survey.measure() <= 5
+    assert values(survey)["up"] == 0
+    assert [(record.levelname, bool(record.exc_info)) for record in caplog.records] == [("ERROR", True)]
+    survey.measure()
+    assert values(survey)["up"] == 1
+
+
 def test_r48_queues_that_are_declared_or_dropped_come_and_go(cluster: MemoryCluster) -> None:
     survey = QueueSurvey(cluster, metrics=Metrics())
     assert survey.measure() > 0
