@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
@@ -37,6 +37,7 @@ from lvq_kafka.core.waiting.pending import Item
 from lvq_kafka.errors import ConfigError, LVQError
 from lvq_kafka.producing.producer import Append, Producer
 from lvq_kafka.runtime.extras import needing
+from lvq_kafka.selectors.selector import Selector
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -102,6 +103,7 @@ class Tracing:
 
         Raises:
             ConfigError: one of them is no producer, or its queue gives a meaning to a header of traces.
+            MissingExtra: a queue's selector may read one, and the extra ``selectors`` is not installed.
         """
         for producer in producers:
             instance("producers", producer, Producer, "Give open producers.")
@@ -331,19 +333,28 @@ def _check_headers(rules: QueueRules) -> None:
 
     Raises:
         ConfigError: one of them does.
+        MissingExtra: a selector has the name of one, and the extra ``selectors`` is not installed.
     """
     meant = {
-        "the key header": rules.keys.header,
-        "the header of groups": None if rules.groups is None else rules.groups.header,
-        "the sort header": rules.order.sort_header,
+        "the key header": (rules.keys.header,),
+        "the header of groups": () if rules.groups is None else (rules.groups.header,),
+        "the sort header": (rules.order.sort_header,),
+        "in the selector": _names_in(rules.selector, rules.keys.topic),
     }
-    for what, name in meant.items():
-        if name in TRACE_HEADERS:
+    for what, names in meant.items():
+        for name in set(names).intersection(TRACE_HEADERS):
             raise ConfigError(
                 f"The header {name!r} carries traces, and is {what} of {rules.keys.topic!r}.",
                 options=["producers"],
                 hint="Declare the queue with another one, or do not trace it.",
             )
+
+
+def _names_in(selector: str | None, topic: str) -> Collection[str]:
+    """Return the headers that a selector reads; of one without names of traces, none."""
+    if selector is None or not any(name in selector for name in TRACE_HEADERS):
+        return ()
+    return Selector(selector, topic).reads
 
 
 def _of_record(topic: str, key: bytes | None, value: bytes | None) -> dict[str, str | bool]:

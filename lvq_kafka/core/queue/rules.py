@@ -93,7 +93,9 @@ class QueueRules:
 
     keys: KeyRule = KeyRule()
     selects: Selects | None = None
-    """The condition on a message to be in the queue; None if all are (R26)."""
+    """The condition on a message to be in the queue; None if all are (R26), or nobody asks: producers do not."""
+    selector: str | None = None
+    """The text of that condition."""
     times: TimeRule = ALWAYS
     order: OrderRule = OrderRule()
     groups: Groups | None = None
@@ -118,6 +120,7 @@ class QueueRules:
                 definition.keyless,
             ),
             selects=selects,
+            selector=definition.selector,
             times=time_rule(definition),
             order=OrderRule(definition.order, definition.priorities, definition.sort_header),
             groups=definition.groups,

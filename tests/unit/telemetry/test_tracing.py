@@ -505,6 +505,8 @@ def test_r42_r48_a_value_that_was_written_again_has_not_changed(memory_cluster: 
         {"key_header": "traceparent"},
         {"groups": Groups(header="tracestate")},
         {"order": "sorted", "sort_header": "traceparent"},
+        {"selector": "traceparent IS NULL"},
+        {"selector": "price > 1 AND NOT (\"tracestate\" LIKE 'a%')"},
     ],
 )
 def test_r48_a_queue_to_which_a_header_of_traces_means_something_is_not_traced(
@@ -513,6 +515,29 @@ def test_r48_a_queue_to_which_a_header_of_traces_means_something_is_not_traced(
     queue = LastValueQueue.declare("q", cluster=memory_cluster, **{"key_header": "k", **options})
     with queue.producer() as producer, pytest.raises(ConfigError, match="carries traces"):
         traced.tracing.add(producer)
+
+
+@pytest.mark.parametrize("selector", ["price > 1", "note <> 'traceparent'"])
+def test_r48_a_queue_whose_selector_reads_no_header_of_traces_is_traced(
+    memory_cluster: MemoryCluster, traced: Traced, selector: str
+) -> None:
+    queue = declare(memory_cluster, selector=selector)
+    with queue.producer() as producer, queue.view() as view:
+        traced.tracing.add(producer)
+        producer.put("IBM", "1", headers={"price": "2", "note": "x"}).result(10)
+        view.barrier()
+        assert view["IBM"] == "1"
+
+
+def test_r48_a_queue_whose_selector_nobody_can_read_here_is_traced(
+    memory_cluster: MemoryCluster, traced: Traced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = declare(memory_cluster, selector="price > 1")
+    monkeypatch.setitem(sys.modules, "lvq_kafka.selectors.grammar", None)
+    with queue.producer() as producer:
+        traced.tracing.add(producer)
+        producer.put("IBM", "1", headers={"price": "2"}).result(10)
+    assert traced.only("send prices")
 
 
 def test_r48_traced_sends_are_counted_as_all_others(memory_cluster: MemoryCluster, traced: Traced) -> None:
