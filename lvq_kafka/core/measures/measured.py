@@ -100,6 +100,12 @@ def _values(facts: ReaderFacts) -> Readings:
     return {(): stats.added - stats.replaced - stats.deleted - stats.expired - stats.returned}
 
 
+def _of_checks(path: str) -> Any:
+    """Return a function that reads what is unknown until the end of the log was seen."""
+    read = single(path)
+    return lambda facts: {own: number if facts.status.lag_by_partition else None for own, number in read(facts).items()}
+
+
 READER = MetricSource(
     (QUEUE_NAME, TOPIC),
     (
@@ -109,21 +115,21 @@ READER = MetricSource(
             "greatest",
             "{offset}",
             "Offsets to the end of the log that the slowest reader has not read.",
-            single("status.lag"),
+            _of_checks("status.lag"),
         ),
         Instrument(
             "lvq.reader.silence",
             "greatest",
             "s",
             "Time since the ends of all partitions were last known.",
-            single("status.silence"),
+            _of_checks("status.silence"),
         ),
         Instrument(
             "lvq.reader.blocked",
             "greatest",
             "{partition}",
             "Partitions in which an open transaction hides records.",
-            single("status.blocked_by"),
+            _of_checks("status.blocked_by"),
         ),
         Instrument(
             "lvq.reader.clock.behind",

@@ -22,7 +22,7 @@ from lvq_kafka import TEXT, ConsumerStats, LastValueQueue, QueueStats, ReaderSta
 from lvq_kafka.core.measures.conventions import SCHEMA_URL
 from lvq_kafka.core.measures.instruments import Instrument, prometheus_name
 from lvq_kafka.core.measures.measured import CONSUMER, SOURCES, MetricSource, ProducerFacts, QueueFacts, ServerFacts
-from lvq_kafka.errors import ConfigError
+from lvq_kafka.errors import ConfigError, TransportError
 from lvq_kafka.telemetry import Metrics
 from lvq_kafka.testing import MemoryCluster
 from tests.waiting import eventually
@@ -231,6 +231,53 @@ def sample_values(metrics: Metrics) -> dict[str, dict[tuple[Any, ...], float]]:
         }
         for instrument, samples in metrics.collect()
     }
+
+
+KNOWN_BY_CHECKS = ("lvq.reader.lag", "lvq.reader.silence", "lvq.reader.blocked")
+"""Those that a reader has once it has seen the end of its log."""
+
+
+def test_r48_a_reader_that_has_not_seen_the_end_of_its_log_has_no_lag_and_no_silence() -> None:
+    cluster = MemoryCluster()
+    queue = LastValueQueue.declare("prices", key_header="ticker", value=TEXT, cluster=cluster)
+    cluster.write("prices", b"IBM", b"1")
+    exported, registry, view = InMemoryMetricReader(), CollectorRegistry(), queue.view()
+    provider = MeterProvider([exported])
+    metrics = Metrics().add(view).to_opentelemetry(provider).to_prometheus(registry)
+
+    def shown() -> list[set[str]]:
+        text = generate_latest(registry).decode()
+        families = {family.name for family in text_string_to_metric_families(text) if family.samples}
+        in_prometheus = {prometheus_name(each): each.name for _, each in TABLE}
+        return [set(values(metrics)), set(of_opentelemetry(exported)), {in_prometheus.get(n, n) for n in families}]
+
+    for names in shown():
+        assert "lvq.reader.count" in names
+        assert names.isdisjoint(KNOWN_BY_CHECKS)
+    with view:
+        assert all(names.issuperset(KNOWN_BY_CHECKS) for names in shown())
+        unopened = queue.view()
+        metrics.add(unopened)
+        cluster.disconnect()
+        assert values(metrics)["lvq.reader.lag"] == {("prices", "prices"): view.lag}
+        assert values(metrics)["lvq.reader.silence"][("prices", "prices")] <= view.silence
+        cluster.reconnect()
+    provider.shutdown()
+
+
+def test_r48_a_reader_of_a_store_without_a_cluster_has_no_lag_and_no_silence(tmp_path: Any) -> None:
+    cluster = MemoryCluster()
+    queue = LastValueQueue.declare("prices", key_header="ticker", value=TEXT, cluster=cluster)
+    cluster.write("prices", b"IBM", b"1")
+    with queue.view(store=tmp_path):
+        pass
+    cluster.disconnect()
+    view = queue.view(store=tmp_path)
+    metrics = Metrics().add(view)
+    with pytest.raises(TransportError):
+        view.open()
+    assert values(metrics).keys().isdisjoint(KNOWN_BY_CHECKS)
+    view.close()
 
 
 WITHOUT_TIME = ("lvq.reader.silence",)
