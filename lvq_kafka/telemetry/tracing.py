@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -15,7 +15,6 @@ from lvq_kafka.codecs import HeaderPairs, V
 from lvq_kafka.consuming.delivery import Delivery, Settler
 from lvq_kafka.consuming.settlement import Durability, Settlement
 from lvq_kafka.consuming.shared_state import SharedState
-from lvq_kafka.core.log.keys import key_text
 from lvq_kafka.core.log.records import header_value
 from lvq_kafka.core.measures.conventions import (
     ERROR_TYPE,
@@ -359,11 +358,9 @@ def _names_in(selector: str | None, topic: str) -> Collection[str]:
 
 def _of_record(topic: str, key: bytes | None, value: bytes | None) -> dict[str, str | bool]:
     attributes: dict[str, str | bool] = {SYSTEM: "kafka", OPERATION_NAME: "send", OPERATION_TYPE: "send", TOPIC: topic}
-    if key is not None:
-        attributes[KEY] = key_text(key)
     if value is None:
         attributes[TOMBSTONE] = True
-    return attributes
+    return attributes | _of_key(key)
 
 
 def _of_delivery(delivery: Delivery[Any]) -> dict[str, str | int]:
@@ -374,11 +371,16 @@ def _of_delivery(delivery: Delivery[Any]) -> dict[str, str | int]:
         PARTITION: str(position.partition),
         OFFSET: position.offset,
     }
-    if delivery.key:
-        attributes[KEY] = delivery.key
     if isinstance(shared, SharedState):
         attributes[GROUP] = shared.group
-    return attributes
+    return attributes | _of_key(delivery._item.key)
+
+
+def _of_key(key: bytes | None) -> dict[str, str]:
+    """Return the attribute for a key; none if it is not UTF-8, as exporters require."""
+    with suppress(UnicodeDecodeError):
+        return {} if key is None else {KEY: key.decode()}
+    return {}
 
 
 def _links_to(span: Span) -> list[Link] | None:

@@ -354,6 +354,23 @@ def test_r48_an_error_without_a_text_is_raised_as_it_is(memory_cluster: MemoryCl
     assert process.attributes["error.type"] == "Unspeakable"
 
 
+def test_r48_a_key_that_is_not_text_is_no_attribute_of_spans(memory_cluster: MemoryCluster, traced: Traced) -> None:
+    queue = declare(memory_cluster)
+    with queue.producer() as producer, queue.consumer() as consumer:
+        traced.tracing.add(producer)
+        producer.send(Message("1", headers={"ticker": b"\xff\xfe"})).result(10)
+        delivery = consumer.acquire(10)
+        assert delivery is not None
+        with traced.tracing.process(delivery):
+            pass
+    assert {span.name.partition(" ")[0] for span in traced.spans} == {"send", "process", "ack"}
+    for span in traced.spans:
+        assert span.attributes is not None
+        assert "messaging.kafka.message.key" not in span.attributes
+        for value in span.attributes.values():
+            str(value).encode()
+
+
 def test_r48_each_call_that_settles_a_delivery_has_a_span(memory_cluster: MemoryCluster, traced: Traced) -> None:
     queue = declare(memory_cluster)
     with queue.producer() as producer, queue.consumer(lock_timeout=60) as consumer:
