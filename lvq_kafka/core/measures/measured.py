@@ -382,7 +382,9 @@ def _damage(facts: QueueFacts) -> Readings:
 QUEUE = MetricSource(
     (QUEUE_NAME, TOPIC),
     (
-        Instrument("lvq.queue.up", "greatest", "1", "1 if the last attempt to measure it succeeded.", single("up")),
+        Instrument(
+            "lvq.queue.up", "greatest", "{queue}", "1 if the last attempt to measure it succeeded.", single("up")
+        ),
         Instrument("lvq.queue.measured.age", "greatest", "s", "Time since the other numbers were true.", single("age")),
         Instrument("lvq.queue.measured.took", "greatest", "s", "Time that measuring took.", single("took")),
         Instrument(
@@ -459,7 +461,7 @@ QUEUE = MetricSource(
         Instrument(
             "lvq.queue.pending",
             "greatest",
-            "1",
+            "{queue}",
             "1 while an open transaction holds acks of the queue.",
             _of_stats("stats.pending"),
         ),
