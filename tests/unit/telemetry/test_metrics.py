@@ -187,6 +187,20 @@ def test_r48_numbers_of_several_clients_are_one_and_those_that_end_stay_in_the_s
     assert values(metrics)["lvq.reader.read"] == {("prices", "prices"): 3}
 
 
+def test_r48_queues_of_one_name_on_two_clusters_are_apart_in_metrics_of_their_own() -> None:
+    found = []
+    for keys in ("abc", "abcde"):
+        cluster, metrics, registry = MemoryCluster(), Metrics(), CollectorRegistry()
+        queue = LastValueQueue.declare("prices", key_header="ticker", value=TEXT, cluster=cluster)
+        for key in keys:
+            cluster.write("prices", key.encode(), b"1")
+        with queue.view() as view:
+            metrics.add(view).to_prometheus(registry)
+            labels = {"lvq_queue": "prices", "messaging_destination_name": "prices"}
+            found.append(registry.get_sample_value("lvq_reader_values", labels))
+    assert found == [3, 5]
+
+
 Steps = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["grow", "begin again", "end"]), st.integers(0, 5)))
 
 
