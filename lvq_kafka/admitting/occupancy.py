@@ -21,7 +21,7 @@ from lvq_kafka.core.queue.standard import StandardFilter
 from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
 from lvq_kafka.core.timing.ttl import TTL_HEADER
 from lvq_kafka.declared.registry_watch import RegistryWatch
-from lvq_kafka.errors import BrokerUnavailable, Closed, LVQError, ReaderFailed
+from lvq_kafka.errors import BrokerUnavailable, LVQError, ReaderFailed
 from lvq_kafka.reading.consumed_filter import ConsumedFilter, Learned, is_transient
 from lvq_kafka.reading.follower import Follower
 from lvq_kafka.reading.record_filters import ValueFilter, ValuesToSizes, in_turn
@@ -313,15 +313,14 @@ def _keys_of(batch: RecordBatch) -> list[bytes]:
 
 
 def _keep_asking(occupancy: ref[Occupancy], stop: Event) -> None:
-    """Ask periodically what was consumed, until the occupancy is closed or collected."""
+    """Ask periodically what was consumed, until the occupancy is closed, collected or fails."""
     while not stop.wait(_REFRESH):
         there = occupancy()
         if there is None:
             return
         try:
             there.ask(_REFRESH / 2)
-        except (Closed, ReaderFailed):
-            return
-        except LVQError:
-            pass  # senders learn of it
+        except LVQError as error:  # senders learn of it
+            if not is_transient(error):
+                return
         del there

@@ -12,7 +12,16 @@ from typing import Any
 from lvq_kafka.cluster import Receipt
 from lvq_kafka.codecs import BYTES, JSON, TEXT
 from lvq_kafka.core.facts import Position
-from lvq_kafka.errors import BrokerUnavailable, Closed, LVQError, MessageTooLarge, TransportError
+from lvq_kafka.errors import (
+    BrokerUnavailable,
+    Closed,
+    LVQError,
+    MessageTooLarge,
+    QueueError,
+    ReaderFailed,
+    TopicRecreated,
+    TransportError,
+)
 from lvq_kafka.producing.producer import Producer
 from lvq_kafka.queue import LastValueQueue
 from lvq_kafka.runtime.aio import in_thread
@@ -26,13 +35,14 @@ _FOR_ROOM = 10.0  # seconds that a write waits for room in a queue whose limits 
 _OPENING = 30.0  # seconds until a producer must be open; later, its client has been answered
 _CLOSING = 5.0  # seconds for what is on its way when a producer is closed
 _BETWEEN = 5.0  # seconds between two producers that fail
+_OF_THE_QUEUE = (Closed, ReaderFailed, QueueError, TopicRecreated)  # which its producer does not get over
 
 
 class QueueWriter:
     """Writes values, as bytes, and deletes.
 
-    A producer that has failed for good is replaced: rights may have been granted since, and a client of Kafka that has
-    lost count never sends again.
+    A producer that has failed for good is replaced: rights may have been granted since, the queue declared again, and a
+    client of Kafka that has lost count never sends again.
 
     Args:
         queue: the queue.
@@ -78,8 +88,8 @@ class QueueWriter:
             ) from None
         try:
             return await (await self._send(producer, key, value, request))
-        except TransportError as error:
-            if not error.retriable and not isinstance(error, MessageTooLarge):
+        except LVQError as error:
+            if _lasts(error):
                 self._failed = producer
             raise
 
@@ -129,3 +139,10 @@ class QueueWriter:
                 await producer.aclose(_CLOSING)
         except LVQError as error:
             logger.warning("a producer was closed, and left writes undecided: %s", error)
+
+
+def _lasts(error: LVQError) -> bool:
+    """Return whether the producer that raised this error takes no other message either."""
+    if isinstance(error, TransportError):
+        return not error.retriable and not isinstance(error, MessageTooLarge)
+    return isinstance(error, _OF_THE_QUEUE)

@@ -653,6 +653,19 @@ def test_sends_say_that_the_group_is_gone(memory_cluster: MemoryCluster) -> None
             producer.put("a", "2")
 
 
+def test_r12_a_group_that_is_gone_is_logged_once(
+    memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(occupancy, "_REFRESH", 0.001)
+    with rejecting(memory_cluster).producer() as producer:
+        memory_cluster.groups.delete("lvq.q")
+        asking = "lvq-limits-q"
+        eventually(lambda: asking not in {thread.name for thread in threading.enumerate()})
+        assert len([text for text in caplog.messages if "has failed" in text]) == 1
+        with pytest.raises(ReaderFailed, match="holds no position"):
+            producer.put("a", "1")
+
+
 def test_sends_say_that_the_commits_cannot_be_read(memory_cluster: MemoryCluster) -> None:
     queue = rejecting(memory_cluster, 1)
     with queue.producer() as producer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -11,7 +12,19 @@ from urllib.parse import quote
 import pytest
 
 from lvq_kafka import BYTES, JSON, TEXT, Codec, Groups, LastValueQueue, Limits, Position, Ttl
-from lvq_kafka.errors import BrokerUnavailable, Closed, ConfigError, DeliveryFailed, DeliveryUnknown, MessageTooLarge
+from lvq_kafka.admitting import occupancy
+from lvq_kafka.errors import (
+    BrokerUnavailable,
+    Closed,
+    ConfigError,
+    DeliveryFailed,
+    DeliveryUnknown,
+    LVQError,
+    MessageTooLarge,
+    QueueNotDeclared,
+    ReaderFailed,
+    TopicRecreated,
+)
 from lvq_kafka.serve import app, http_peer, writes_under_way
 from lvq_kafka.serve.write_requests import LARGEST_VALUE, read_write
 from lvq_kafka.testing import MemoryCluster
@@ -287,6 +300,45 @@ class TestFailures:
             assert (await on.client.put(IBM, b"4")).status == 204
             assert writer._producer is not second
             assert [value for _, value in on.stored()] == [b"2", b"3", b"4"]
+
+    async def test_r12_r52_a_queue_with_limits_that_is_declared_again_can_be_written(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(occupancy, "_REFRESH", 0.01)
+        options: dict[str, Any] = {"limits": Limits(messages=1, policy="reject")}
+        async with desk(queue=options) as on:
+            writer = on.app._writers["prices"]
+            assert (await on.client.put(IBM, b"1")).status == 204
+            await asyncio.to_thread(LastValueQueue.open("prices", cluster=on.cluster).drop)
+            async with asyncio.timeout(20):
+                while (reply := await on.client.put(IBM, b"1")).status == 204:
+                    await asyncio.sleep(0)
+            assert (reply.status, reply.json["error"]) == (503, "ReaderFailed")
+            dropped = await on.client.put(IBM, b"2")
+            assert (dropped.status, dropped.json["error"]) == (503, "GroupNotFound")
+            declare = partial(LastValueQueue.declare, "prices", key_header="ticker", value=TEXT, cluster=on.cluster)
+            await asyncio.to_thread(partial(declare, **options))
+            monkeypatch.setattr(writer, "_next", 0.0)
+            assert (await on.client.put(IBM, b"3")).status == 204
+            assert on.stored()[-1] == (b"IBM", b"3")
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            Closed("The producer of the queue prices was closed while a message waited."),
+            QueueNotDeclared("No group.", queue="prices"),
+            ReaderFailed("Reading prices has stopped."),
+            TopicRecreated("Another topic.", topic="prices"),
+        ],
+    )
+    async def test_r52_a_producer_whose_queue_cannot_be_judged_any_more_is_replaced(self, error: LVQError) -> None:
+        async with desk() as on:
+            writer = on.app._writers["prices"]
+            first = writer._producer
+            on.cluster.fail_next("append", error)
+            assert (await on.client.put(IBM, b"1")).json["error"] == type(error).__name__
+            assert (await on.client.put(IBM, b"2")).status == 204
+            assert writer._producer is not first
 
     async def test_r52_a_failure_that_passes_or_is_of_one_message_replaces_nothing(self) -> None:
         async with desk() as on:
