@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Collection, Iterable, MutableMapping
@@ -141,17 +142,22 @@ class QueueApp:
                     self._opened.callback(self._queues.pop, name, None)
                     await in_thread(view.start, undo=View.close)
                     self._serve(name, view)
+            writers: list[QueueWriter] = []
+            self._opened.push_async_callback(self._close_writers, writers)
             for name, queue in self._writable.items():
                 if name not in self._writers:
-                    writer = QueueWriter(queue, self._metrics.add)
-                    self._opened.push_async_callback(writer.aclose)
-                    self._opened.callback(self._writers.pop, name, None)
-                    await writer.open()
-                    self._writers[name] = writer
+                    writers.append(QueueWriter(queue, self._metrics.add))
+                    await writers[-1].open()
+                    self._writers[name] = writers[-1]
         except BaseException:
             await self.aclose()
             raise
         return self
+
+    async def _close_writers(self, writers: Iterable[QueueWriter]) -> None:
+        """Close them together: each takes a while if the cluster does not answer."""
+        self._writers.clear()
+        await asyncio.gather(*(writer.aclose() for writer in writers))
 
     async def aclose(self) -> None:
         """End all streams, and close the views and producers that `open_async` has opened."""

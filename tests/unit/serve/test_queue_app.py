@@ -12,7 +12,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from lvq_kafka import TEXT, LastValueQueue, attach
+from lvq_kafka import TEXT, LastValueQueue, Producer, attach
 from lvq_kafka.errors import Closed, ConfigError, StateError
 from lvq_kafka.serve import QueueApp, app
 from lvq_kafka.testing import MemoryCluster
@@ -74,6 +74,29 @@ async def test_it_opens_queues_and_closes_what_it_has_opened_in_its_lifespan() -
             while (await client.get("/ready")).status == 503:
                 await asyncio.sleep(0.01)
             assert (await client.get("/v1/queues/other/values")).status == 200
+
+
+async def test_r52_producers_are_closed_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes some time while the cluster does not answer."""
+    cluster, closing, aclose = MemoryCluster(), asyncio.Barrier(3), Producer.aclose
+
+    async def aclose_with_others(producer: Producer[Any], timeout: float | None = None) -> None:
+        await asyncio.wait_for(closing.wait(), 10)
+        await aclose(producer, timeout)
+
+    monkeypatch.setattr(Producer, "aclose", aclose_with_others)
+    queues = [
+        LastValueQueue.declare(name, key_header="k", value=TEXT, cluster=cluster) for name in ("prices", "fx", "oil")
+    ]
+    served = app(*queues, writable=True)
+    async with served:
+        views = [found.view for found in served._queues.values()]
+        producers = [writer._producer for writer in served._writers.values()]
+    for producer in producers:
+        assert producer is not None
+        with pytest.raises(Closed):
+            producer.put("a", b"1")
+    assert (served._writers, [view.state for view in views]) == ({}, ["closed"] * 3)
 
 
 async def test_a_queue_that_cannot_be_opened_fails_the_startup_with_the_reason() -> None:
