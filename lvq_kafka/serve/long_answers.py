@@ -88,6 +88,24 @@ class LongAnswers:
                 each.cancel()
             await asyncio.gather(task, leaving, return_exceptions=True)
 
+    async def unless_ended(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run work that waits for a client, such as the reading of a body.
+
+        Raises:
+            HttpRefusal: the server ends first.
+        """
+        task = asyncio.ensure_future(work)
+        self._running.add(task)
+        try:
+            await asyncio.wait({task})
+            if task.cancelled():
+                raise ending()
+            return task.result()
+        finally:
+            self._running.discard(task)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
     def end(self) -> None:
         """End all of them, and refuse new ones."""
         self.ended = True

@@ -178,7 +178,9 @@ class QueueApp:
         return len(self._long_answers)
 
     def end_streams(self) -> None:
-        """End all answers that wait or stream, and refuse new ones: the server is about to end.
+        """End answers that wait or stream, and bodies that arrive: the server is about to end.
+
+        New ones are refused.
 
         Call it in the thread of its event loop. Servers wait for open answers before they end the lifespan.
         """

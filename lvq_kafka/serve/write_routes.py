@@ -65,7 +65,7 @@ async def answer_write(call: HttpCall) -> HttpAnswer:
 async def _start_write(call: HttpCall, asked: WriteRequest, place: WritePlace) -> asyncio.Task[Position] | Position:
     """Read the body, and begin the write; or return the one that it repeats."""
     writer = call.writer
-    body = await call.peer.body(asked.most, place.add_bytes)
+    body = await call.served.long_answers.unless_ended(call.peer.body(asked.most, place.add_bytes))
     value = None if call.request.method == "DELETE" else body
     name = None if asked.name is None else (call.bearer.identity, asked.name)
     digest = fingerprint(call.request, call.queue.name, call.key, body) if name is not None else b""

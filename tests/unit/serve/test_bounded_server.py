@@ -277,3 +277,19 @@ async def test_r52_a_write_is_unknown_to_a_client_whose_server_ends(monkeypatch:
             server.should_exit = True
             assert (await asyncio.wait_for(answer, 20)).startswith(b"HTTP/1.1 504")
         on.cluster.reconnect()
+
+
+async def test_r46_r52_a_value_that_still_arrives_when_the_server_ends_is_503() -> None:
+    async with desk() as on:
+        async with serving(on) as (server, address):
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(PUT + b"Content-Length: 100\r\n\r\n118")
+            await soon(lambda: on.app._served.writes.room.size == 3)
+            server.should_exit = True
+            head, _, body = (await asyncio.wait_for(reader.read(), 20)).partition(b"\r\n\r\n")
+            writer.close()
+        assert head.startswith(b"HTTP/1.1 503")
+        assert b"content-type: application/problem+json" in head.lower()
+        assert b"retry-after: 5" in head.lower()
+        assert b"The server ends" in body
+        assert (on.app._served.writes.room.size, on.stored()) == (0, [])
