@@ -67,7 +67,7 @@ class Watch(Bound, Generic[V]):
 
     With ``every`` seconds, events are returned in batches, at most one in each such period, the first one at once. A
     batch has the keys that changed since the last one, in the order of their last change, with their newest values. A
-    dump is a batch. `drain` returns the rest of a batch.
+    dump is a batch. `drain` returns the rest of a batch, however long ago it began.
 
     With ``previous``, an `Entry` or `Deleted` has the value that it replaces: the last one that this watch returned for
     its key. Before the watch has returned one, it is the value at the moment when the watch was made, if that is
@@ -122,6 +122,7 @@ class Watch(Bound, Generic[V]):
         self._reached: EndOfDump | None = None  # what is returned once the present line is
         self._worded: tuple[EndOfDump | None, str] = (None, "")
         self._lines = 0
+        self._in_batch = False  # of which the last call has returned something
         self._pace = None if every is None else Pace(every, self._shared.clock)
         self._previous = previous
         self._known: KnownValues | None = None
@@ -263,13 +264,21 @@ class Watch(Bound, Generic[V]):
         found = self._poll(waiting(timeout))
         return None if found is None else self._decode(found)
 
-    def _poll(self, timeout: float | None) -> Record | Deleted | EndOfDump | None:
-        """Return the next undecoded event, or None as `poll` does."""
-        with self._shared.lock:
-            found = self._next()
-            return self._wait(timeout) if found is None else found
+    def _poll(self, timeout: float | None, *, begins: bool = True) -> Record | Deleted | EndOfDump | None:
+        """Return the next undecoded event, or None as `poll` does.
 
-    def _wait(self, timeout: float | None) -> Record | Deleted | EndOfDump | None:
+        Args:
+            timeout: the seconds to wait.
+            begins: whether it may be the first one of a batch.
+        """
+        with self._shared.lock:
+            found = self._next(begins=begins)
+            if found is None:
+                found = self._wait(timeout, begins=begins)
+            self._in_batch = found is not None
+            return found
+
+    def _wait(self, timeout: float | None, *, begins: bool) -> Record | Deleted | EndOfDump | None:
         """Wait for the next undecoded event, since there is none yet. The lock is held."""
         deadline = None if timeout is None else time.monotonic() + timeout
         found = None
@@ -278,7 +287,7 @@ class Watch(Bound, Generic[V]):
             if left is not None and left <= 0 and not self._looking:
                 return None
             self._shared.notifier.changed.wait(self._until_batch(left))
-            found = self._next()
+            found = self._next(begins=begins)
         return found
 
     def _until_batch(self, left: float | None) -> float | None:
@@ -293,10 +302,13 @@ class Watch(Bound, Generic[V]):
         return self._pace.left if left is None else min(left, self._pace.left)
 
     def drain(self) -> list[Event[V]]:
-        """Return all events that are ready."""
-        events = []
-        while (event := self.poll(0.0)) is not None:
-            events.append(event)
+        """Return all events that are ready.
+
+        In batches, it returns what is left of the one that was begun, or else the next one, if it is due.
+        """
+        events: list[Event[V]] = []
+        while (found := self._poll(0.0, begins=not self._in_batch)) is not None:
+            events.append(self._decode(found))
         return events
 
     async def _part(self, size: int, timeout: float | None = None) -> list[Record | Deleted | EndOfDump]:
@@ -371,8 +383,8 @@ class Watch(Bound, Generic[V]):
                 break
         return size
 
-    def _next(self) -> Record | Deleted | EndOfDump | None:
-        """Return the next undecoded event, or None. The lock is held.
+    def _next(self, *, begins: bool = True) -> Record | Deleted | EndOfDump | None:
+        """Return the next undecoded event, or None; ``begins`` as for `_poll`. The lock is held.
 
         Keys that have no event are passed over, only some at a time: others need the lock. ``_looking`` is true
         if there are more.
@@ -397,7 +409,7 @@ class Watch(Bound, Generic[V]):
                     self._given.clear()
                     self._passed = self._reached = self._end_of_dump
                     return self._end_of_dump
-            if self._pace is not None and pending.at_pause and not self._pace.begin():
+            if self._pace is not None and pending.at_pause and not (begins and self._pace.begin()):
                 return None
             key = pending.pop()
             if key is None:
@@ -512,4 +524,5 @@ class Watch(Bound, Generic[V]):
             [event] = await self._part(1)
         except Closed:
             raise StopAsyncIteration from None
+        self._in_batch = True
         return self._decode(event)

@@ -326,6 +326,59 @@ class TestEvery:
         clock[0] += 10
         assert values(watch.drain()) == ["a2"], "b2 was returned"
 
+    @pytest.mark.parametrize("how", ["poll", "loop", "async"])
+    def test_r33_the_rest_of_a_batch_ends_with_it_however_long_it_takes(
+        self, changing: Changing, clock: list[float], how: str
+    ) -> None:
+        watch = changing.view.watch(every=10)
+        changing.write(("a", "a1"), ("b", "b1"))
+        first: Any = None
+        if how == "poll":
+            first = watch.poll(0)
+        elif how == "loop":
+            first = next(watch)
+        else:
+            first = asyncio.run(asyncio.wait_for(anext(watch), 10))
+        changing.write(("a", "a2"), ("b", "b2"))
+        clock[0] += 10
+        assert values([first, *watch.drain()]) == ["a1", "b2"]
+        assert values(watch.drain()) == ["a2"]
+
+    def test_r33_nothing_is_left_of_a_batch_of_one(self, changing: Changing, clock: list[float]) -> None:
+        watch = changing.view.watch(every=10)
+        changing.write(("a", "a1"))
+        first = watch.poll(0)
+        changing.write(("a", "a2"))
+        clock[0] += 10
+        assert values([first, *watch.drain()]) == ["a1"]
+        assert values([watch.poll(0), *watch.drain()]) == ["a2"]
+        assert watch.poll(0) is None
+        changing.write(("a", "a3"))
+        clock[0] += 10
+        assert values(watch.drain()) == ["a3"], "a batch that has nothing more is over"
+
+    def test_r33_the_rest_of_a_dump_ends_with_it(self, changing: Changing, clock: list[float]) -> None:
+        watch = changing.view.watch(dump=True, every=10)
+        first = watch.poll(0)
+        changing.write(("new", "n1"))
+        clock[0] += 10
+        rest = watch.drain()
+        assert (first is not None, len(rest), type(rest[-1])) == (True, 3, EndOfDump)
+        assert values(watch.drain()) == ["n1"]
+
+    def test_r33_a_value_that_cannot_be_decoded_does_not_end_its_batch(
+        self, clock: list[float], changing: Changing
+    ) -> None:
+        watch = changing.view.watch(every=10)
+        changing.write(("bad", b"\xff"))
+        changing.write(("a", "a1"))
+        with pytest.raises(DecodeError):
+            watch.poll(0)
+        changing.write(("a", "a2"), ("b", "b1"))
+        clock[0] += 10
+        assert values(watch.drain()) == ["a2"]
+        assert values(watch.drain()) == ["b1"]
+
     def test_the_dump_is_a_batch(self, changing: Changing, clock: list[float]) -> None:
         watch = changing.view.watch(dump=True, every=10)
         assert len(watch.drain()) == 4
