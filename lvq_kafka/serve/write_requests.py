@@ -28,8 +28,11 @@ HEADERS = "lvq-headers"
 Not one header for each, since their names in HTTP have no case, and their values few characters.
 """
 
-LARGEST_VALUE = 1 << 20
-"""Bytes of a value, at most."""
+LARGEST_VALUE = 1_000_000
+"""Bytes of a value, at most.
+
+With the longest key and headers that a request can have, it fits into a message of the default size of brokers.
+"""
 
 _MOST_HEADERS = 64
 _CONDITIONS = ("if-match", "if-none-match", "if-modified-since", "if-unmodified-since")

@@ -22,7 +22,8 @@ from lvq_kafka.errors import (
     OutcomeUnknown,
     QueueFull,
 )
-from lvq_kafka.serve import write_requests
+from lvq_kafka.kafka.size_limits import MESSAGE
+from lvq_kafka.serve import http_requests, write_requests
 from lvq_kafka.serve.bearer_tokens import BearerTokens
 from lvq_kafka.serve.http_requests import HttpRequest, read_request
 from lvq_kafka.serve.parameters import parse_query
@@ -395,6 +396,12 @@ class TestRequests:
         else:
             with refused(413):
                 read_write(request(method, content_length=size))
+
+    def test_r52_the_largest_value_fits_into_a_message_with_any_key_and_headers(self) -> None:
+        key = http_requests._LONGEST_TARGET  # it has the terms, too; the key is in the key header as well
+        headers = http_requests._MOST_HEADER_BYTES
+        framing = 61 + 30 + 2 * 5 * (write_requests._MOST_HEADERS + 10)  # of a batch, a record, and its headers
+        assert LARGEST_VALUE + 2 * key + headers + framing + 1000 <= MESSAGE
 
     @given(st.text(max_size=30), st.binary(max_size=40), st.binary(max_size=20))
     def test_r52_a_request_is_understood_or_refused_whatever_it_asks(
