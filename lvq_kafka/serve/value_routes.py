@@ -128,6 +128,7 @@ async def _reach(call: HttpCall, position: str, limit: float) -> None:
     """Wait until the view is as far as a position.
 
     Raises:
+        HttpRefusal: it is in a partition that the topic does not have, or not by then.
         CatchUpTimeout: it is not in time.
         ConfigError: it is not a position of this queue.
     """
@@ -143,5 +144,20 @@ async def _reach(call: HttpCall, position: str, limit: float) -> None:
         return True
 
     with call.served.long_answers.place(), call.served.long_answers.thread():
-        if not await call.served.long_answers.while_wanted(wait(), call.peer):
+        try:
+            reached = await call.served.long_answers.while_wanted(wait(), call.peer)
+        except CatchUpTimeout:
+            if view.state == "caught-up" and at.partition not in view.cut.offsets:  # it would know of a new one
+                raise _no_partition(at) from None
+            raise
+        if not reached:
             raise ending()
+
+
+def _no_partition(at: Position) -> HttpRefusal:
+    return HttpRefusal(
+        400,
+        f"The topic {at.topic} has no partition {at.partition}.",
+        hint="Give the position that a write was answered with.",
+        kind="ConfigError",
+    )

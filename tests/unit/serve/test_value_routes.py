@@ -237,8 +237,22 @@ class TestPositions:
         async with scene() as on:
             late = await on.client.get(f"{IBM}?at-least=prices/0/9&wait=0.01")
             assert (late.status, late.json["error"], late.headers["retry-after"]) == (503, "CatchUpTimeout", "1")
-            for other, status in {"orders/0/1": 400, "prices/7/1": 503, "garbage": 400, "": 400}.items():
+            for other, status in {"orders/0/1": 400, "prices/0/7": 503, "garbage": 400, "": 400}.items():
                 assert (await on.client.get(f"{IBM}?at-least={other}&wait=0")).status == status
+
+    async def test_r46_a_position_in_a_partition_that_does_not_exist_is_400(self) -> None:
+        async with scene(partitions=2) as on:
+            assert (await on.client.get(f"{IBM}?at-least=prices/1/9&wait=0.01")).status == 503
+            none = await on.client.get(f"{IBM}?at-least=prices/2/0&wait=0.01")
+            assert (none.status, "retry-after" in none.headers) == (400, False)
+            assert "The topic prices has no partition 2." in none.json["detail"]
+            on.cluster.disconnect()
+            async with asyncio.timeout(20):
+                while on.view.state == "caught-up":
+                    await asyncio.sleep(0.001)
+            unknown = await on.client.get(f"{IBM}?at-least=prices/2/0&wait=0.01")
+            assert unknown.status == 503, "there may be one by now"
+            on.cluster.reconnect()
 
 
 async def test_a_json_value_is_what_was_written() -> None:
