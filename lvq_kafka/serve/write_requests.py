@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from lvq_kafka.core.producer.message_terms import MessageTerms
+from lvq_kafka.core.queue.headers import UNKEYED_HEADER
 from lvq_kafka.core.text.json_text import read_json
 from lvq_kafka.errors import DecodeError
 from lvq_kafka.json_lines import parse_headers
@@ -133,6 +134,13 @@ def _headers_of(request: HttpRequest) -> list[tuple[str, bytes | None]]:
         raise HttpRefusal(400, f"The header {HEADERS} is not JSON in UTF-8: {error}.", hint=_EXAMPLE) from None
     if len(pairs) > _MOST_HEADERS:
         raise HttpRefusal(400, f"The header {HEADERS} has more than {_MOST_HEADERS} headers.")
+    if any(name == UNKEYED_HEADER for name, _ in pairs):  # with it, a producer adds no key header
+        raise HttpRefusal(
+            400,
+            f"The header {UNKEYED_HEADER} says that a message has no key, and the address names one.",
+            hint="Leave it out. Nothing was written.",
+            rule="R1",
+        )
     return pairs
 
 

@@ -123,6 +123,7 @@ class TestWrites:
             ("priority=5", "{}", "R20", "priority"),
             ("group=a", "{}", "R36", "group"),
             ("", '{"lvq-ttl": "5000"}', "R10", "lvq-ttl"),
+            ("", '{"lvq-unkeyed": "1"}', "R1", "says that a message has no key"),
             ("", '{"ticker": "MSFT"}', "R2", "key header 'ticker' says 'MSFT'"),
             ("", '{"a\\u0000b": "c"}', "R2", "NUL"),
         ],
