@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime
 from enum import Enum
@@ -30,7 +30,8 @@ _LISTS = (list, Sequence, set, frozenset, tuple)
 def declared_shape(hint: Any, within: tuple[Any, ...] = ()) -> ValueShape:
     """Return the shape of the values of a type.
 
-    Its parts are `NOTHING` where only the values show it: whether a time has an offset, or which names a mapping has.
+    Its parts are `NOTHING` where only the values show it: whether a time has an offset, which names a mapping has, or
+    which of several types a part is of if one of them is such.
 
     Args:
         hint: the type.
@@ -42,7 +43,8 @@ def declared_shape(hint: Any, within: tuple[Any, ...] = ()) -> ValueShape:
         return _PLAIN[hint]
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        return reduce(joined, (declared_shape(each, within) for each in inner))
+        parts = [declared_shape(each, within) for each in inner if each not in (None, type(None))]
+        return NOTHING if NOTHING in parts else reduce(joined, parts, NOTHING)
     if origin is Literal:
         return reduce(joined, map(shape_of, inner))
     base = origin or hint
@@ -52,12 +54,12 @@ def declared_shape(hint: Any, within: tuple[Any, ...] = ()) -> ValueShape:
     if base in (dict, Mapping):
         return NOTHING
     if not isinstance(hint, type):
-        return Plain("text")
+        return NOTHING
     if issubclass(hint, Enum):
         return reduce(joined, map(shape_of, hint), NOTHING)
     names = _field_names(hint)
     if names is None:
-        return Plain("text")
+        return NOTHING if issubclass(hint, Collection) else Plain("text")
     hints = get_type_hints(hint)
     return Structured({name: declared_shape(hints[name], (*within, hint)) for name in names})
 

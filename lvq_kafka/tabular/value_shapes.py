@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from datetime import date, datetime, time
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import Enum
 from typing import Any, Literal
@@ -120,7 +120,7 @@ def shape_of(value: object, depth: int = 0) -> ValueShape:
     if depth >= _DEEPEST or len(parts) > MOST_FIELDS or not all(isinstance(name, str) for name in parts):
         return JSON_TEXT
     if not all(map(_can_name, parts)):
-        raise ValueError("it has a field with a name that no column can have")
+        raise _unnamable()
     found = {name: shape_of(part, depth + 1) for name, part in parts.items()}
     return _FOREIGN if _FOREIGN in found.values() else Structured(found)
 
@@ -183,7 +183,7 @@ def fitting(shape: ValueShape) -> Callable[[Any], Any]:
     """
     if isinstance(shape, Listed):
         item = fitting(shape.items)
-        return lambda value: None if value is None else list(map(item, value))
+        return lambda value: None if value is None else _list(value, item)
     if isinstance(shape, Structured):
         columns = {name: fitting(inner) for name, inner in shape.fields.items()}
         if not columns:
@@ -192,12 +192,18 @@ def fitting(shape: ValueShape) -> Callable[[Any], Any]:
     return _FITTING[shape.kind]
 
 
+def _list(value: Any, item: Callable[[Any], Any]) -> list[Any]:
+    if isinstance(value, Mapping):
+        raise _unlike(value)
+    return list(map(item, value))
+
+
 def _row(value: object, columns: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
     parts = _parts(value)
     if parts is None:
         raise ValueError(f"{type(value).__name__} has no fields")
     if not parts.keys() <= columns.keys():
-        raise ValueError("it has a field with a name that no column can have")
+        raise _unnamable()
     return {name: fit(parts.get(name)) for name, fit in columns.items()}
 
 
@@ -206,6 +212,8 @@ def _text(value: Any) -> str | None:
         return None
     if isinstance(value, Enum):
         value = value.value
+    if isinstance(value, Mapping | list | tuple | set | frozenset):
+        raise _unlike(value)
     text = value.isoformat() if isinstance(value, date | time) else str(value)
     if not text.isascii():
         try:
@@ -244,21 +252,49 @@ def _number(value: Any) -> float | None:
     return None if value is None else float(value.value if isinstance(value, Enum) else value)
 
 
-def _same(value: Any) -> Any:
-    return value
+def _only(kind: type | tuple[()]) -> Callable[[Any], Any]:
+    """Return a function that returns values of a type as they are."""
+
+    def fit(value: Any) -> Any:
+        if isinstance(value, Enum):
+            value = value.value
+        if value is None or isinstance(value, kind):
+            return value
+        raise _unlike(value)
+
+    return fit
+
+
+def _moment(value: Any) -> datetime | None:
+    if value is None:
+        return None
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise _unlike(value)
+    return value.astimezone(UTC)  # raises if that is beyond year 1 or 9999
+
+
+def _unlike(value: object) -> ValueError:
+    """Return the error for a value of a type that is not that of its column."""
+    if not all(map(_can_name, map(str, _parts(value) or ()))):
+        return _unnamable()
+    return ValueError(f"{type(value).__name__} is not of the type of the others")
+
+
+def _unnamable() -> ValueError:
+    return ValueError("it has a field with a name that no column can have")
 
 
 _FITTING: Mapping[PlainKind, Callable[[Any], Any]] = {
-    "nothing": _same,
-    "bool": _same,
+    "nothing": _only(()),
+    "bool": _only(bool),
     "int": _whole,
     "long": _whole,
     "float": _number,
     "text": _text,
-    "bytes": _same,
-    "moment": _same,
-    "local": _same,
-    "day": _same,
+    "bytes": _only(bytes),
+    "moment": _moment,
+    "local": _only(datetime),
+    "day": _only(date),
     "json": _json_text,
-    "foreign": _same,
+    "foreign": lambda value: value,
 }

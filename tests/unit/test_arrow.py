@@ -153,6 +153,34 @@ def test_r49_a_field_whose_name_no_column_can_have_costs_only_its_own_value(worl
     assert [(row["value"], row["value_raw"]) for row in rows(view)] == [({"a": 1}, None), (None, bad.encode())]
 
 
+@pytest.mark.parametrize("good", ["true", "1", "1.5", '"text"', "null", "[true]", '["x"]', "[null]"])
+@pytest.mark.parametrize("within", ["%s", '{"a": %s}', "[%s]"])
+def test_r49_such_a_field_costs_only_its_own_value_whatever_the_others_are(good: str, within: str) -> None:
+    world, bad = World("memory", Path(), ExitStack()), within % '{"\\u0000": 1}'
+    with world.view(value=JSON, undecodable="raw") as view:
+        world.put(a=within % good, b=bad)
+        view.barrier()
+        first, second = rows(view)
+        assert first["value_raw"] is None
+        assert (second["value"], second["value_raw"]) == (None, bad.encode())
+        assert list(view.sql("SELECT count(*) FROM prices")) == [(2,)]
+
+
+def test_r49_such_a_field_is_named_with_its_position(world: World) -> None:
+    view = world.view(value=JSON)
+    world.put(a='{"active": true}', b='{"active": {"\\u0000": 1}}')
+    view.barrier()
+    with pytest.raises(DecodeError, match="prices/0/1 has no place in a column: it has a field with a name"):
+        view.to_arrow().read_all()
+
+
+def test_r49_a_time_beyond_the_years_of_utc_has_no_place(world: World) -> None:
+    view = world.view(value=Codec(bytes, lambda data: datetime.fromisoformat(data.decode())), undecodable="raw")
+    world.put(a="2026-01-01T00:00:00+00:00", b="0001-01-01T00:00:00+14:00")
+    view.barrier()
+    assert [row["value_raw"] for row in rows(view)] == [None, b"0001-01-01T00:00:00+14:00"]
+
+
 def test_r49_a_key_that_is_no_text_is_null_and_its_bytes_are_a_column(world: World) -> None:
     view = world.view()
     world.cluster.write("prices", b"\xff", b"1")

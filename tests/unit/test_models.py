@@ -212,6 +212,18 @@ def test_r49_dataclasses_with_parts_of_any_type_have_columns(values: list[Order]
     assert pa.array(map(fitting(shape), values), _type_of(shape), size=len(values)).null_count == 0
 
 
+class Tagged(msgspec.Struct):
+    tag: str | dict[str, int] | None = None
+
+
+def test_r49_a_part_that_may_be_a_mapping_has_the_type_that_its_values_have() -> None:
+    values = [Tagged("x"), Tagged({"a": 1}), Tagged()]
+    shape = reduce(joined, map(shape_of, values), declared_shape(Tagged))
+    assert not is_settled(declared_shape(Tagged))
+    cells = pa.array(map(fitting(shape), values), _type_of(shape)).to_pylist()
+    assert [cell["tag"] for cell in cells] == ['"x"', '{"a": 1}', None]
+
+
 def test_r49_a_number_of_a_model_that_has_no_place_ends_the_stream(memory_cluster: MemoryCluster) -> None:
     queue = LastValueQueue.declare("quotes", key_header="ticker", value=Quote, cluster=memory_cluster)
     with queue.producer() as producer, queue.view() as view:
