@@ -21,7 +21,7 @@ from lvq_kafka.core.text.nearest import nearest
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.errors import ConfigError, DecodeError, LVQError
 from lvq_kafka.tabular.declared_shapes import declared_shape, is_settled
-from lvq_kafka.tabular.value_shapes import NOTHING, Listed, Plain, ValueShape, fitting, joined, shape_of
+from lvq_kafka.tabular.value_shapes import NOTHING, Listed, Plain, ValueShape, counting, fitting, joined, shape_of
 
 __all__ = ["COLUMNS", "METADATA", "USUAL", "ArrowRows"]
 
@@ -29,6 +29,8 @@ METADATA = "lvq"
 """The name of the schema's metadata that describes the rows, as JSON."""
 
 _MOST_ROWS, _MOST_BYTES = 8192, 8 << 20  # of a batch; a single message may be larger
+_MOST_CELLS = 1 << 19  # of the values of a batch; a single value may have some more:
+_MOST_CELLS_OF_ONE = 1 << 22
 _LAST = 253_402_300_799_999  # ms: the end of the year 9999, the last that others can express
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -90,7 +92,7 @@ class ArrowRows(Generic[V]):
     """The rows of one cut.
 
     Nothing is read before it is asked for, and each stream reads again. A stream holds one batch at a time: at most
-    some 8,000 rows or 8 MB, or one message that is larger.
+    some 8,000 rows, 8 MB or 500,000 cells of values, or one message that is larger.
 
     Args:
         found: the records.
@@ -167,17 +169,29 @@ class ArrowRows(Generic[V]):
     def _batches(self, failed: Callable[[LVQError], object]) -> Iterator[pa.RecordBatch]:
         schema, cells = self.schema, self._cells()
         try:
-            for part, expiries in self._parts():
+            for part, expiries, (values, unread) in self._filled():
                 made = {name: pa.array([cell(record) for record in part], _TYPES[name]) for name, cell in cells.items()}
                 made["expires"] = pa.array(map(_microseconds, expiries), _TIME, size=len(expiries))
-                if not {"value", "value_raw"}.isdisjoint(self.names):
-                    values, unread = self._values(part)
+                if self._has_values:
                     made["value"] = pa.array(values, _type_of(self.shape))
                     made["value_raw"] = pa.array(unread, pa.binary())
                 yield pa.RecordBatch.from_arrays([made[name] for name in self.names], schema=schema)
         except LVQError as error:
             failed(error)
             raise
+
+    def _filled(self) -> Iterator[tuple[list[Record], list[int], tuple[list[Any], list[bytes | None]]]]:
+        """Yield what each batch is made of: records, when they expire, and values."""
+        for part, expiries in self._parts():
+            while part:
+                found = self._values(part) if self._has_values else ([], [])
+                rows = len(found[0]) if self._has_values else len(part)
+                yield part[:rows], expiries[:rows], found
+                part, expiries = part[rows:], expiries[rows:]
+
+    @property
+    def _has_values(self) -> bool:
+        return not {"value", "value_raw"}.isdisjoint(self.names)
 
     def _parts(self) -> Iterator[tuple[list[Record], list[int]]]:
         """Yield the records in parts, and when they expire, if a column has that."""
@@ -215,25 +229,35 @@ class ArrowRows(Generic[V]):
         return {name: cells[name] for name in self.names if name in cells}
 
     def _values(self, part: Sequence[Record]) -> tuple[list[Any], list[bytes | None]]:
-        """Return the values, and the bytes of those that have no place in the column."""
-        nothing: list[bytes | None] = [None] * len(part)
+        """Return the values of the first records, and the bytes of those without a place.
+
+        These are at least one, and as many as a batch has room for.
+        """
         if self.shape in (Plain("bytes"), Plain("foreign")):
-            return [record.value for record in part], nothing
-        fit = fitting(self.shape)
+            return [record.value for record in part], [None] * len(part)
+        fit, count, cells = fitting(self.shape), counting(self.shape), 0
         values: list[Any] = []
-        unread = nothing
-        for row, record in enumerate(part):
+        unread: list[bytes | None] = []
+        for record in part:
+            value, raw = None, None
             try:
-                values.append(fit(self._decoded(record)))
-                continue
+                decoded = self._decoded(record)
+                cells += (filled := count(decoded))
+                if cells > _MOST_CELLS and values:
+                    break
+                if filled > _MOST_CELLS_OF_ONE:
+                    raise ValueError(f"its lists of objects would fill {filled:,} cells")
+                value = fit(decoded)
             except DecodeError:
                 if not self.raw_on_error:
                     raise
+                raw = record.value
             except (ValueError, TypeError, OverflowError) as error:
                 if not self.raw_on_error:
                     raise self._unfitting(record, error) from error
-            values.append(None)
-            unread[row] = record.value
+                raw = record.value
+            values.append(value)
+            unread.append(raw)
         return values, unread
 
     def _unfitting(self, record: Record, error: Exception) -> DecodeError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import Enum
@@ -23,13 +23,17 @@ __all__ = [
     "Plain",
     "Structured",
     "ValueShape",
+    "counting",
     "fitting",
     "joined",
     "shape_of",
 ]
 
 MOST_FIELDS = 1000
-"""The most fields of an object. One with more is a mapping from data to data, and becomes the text of its JSON."""
+"""The most fields of an object, with those of the objects in it.
+
+One with more is a mapping from data to data, and becomes the text of its JSON.
+"""
 
 _DEEPEST = 32  # levels; what is nested deeper becomes the text of its JSON
 _EXACT = 1 << 53  # a float holds each integer up to this one
@@ -66,6 +70,11 @@ class Structured:
     """
 
     fields: Mapping[str, ValueShape]
+    leaves: int = field(init=False, compare=False)
+    """The number of its parts that have no fields; at least one."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "leaves", max(sum(map(_leaves, self.fields.values())), 1))
 
 
 ValueShape = Plain | Listed | Structured
@@ -75,6 +84,17 @@ NOTHING: ValueShape = Plain("nothing")
 
 JSON_TEXT: ValueShape = Plain("json")
 """The shape that all values fit into, but foreign ones."""
+
+
+def _leaves(shape: ValueShape) -> int:
+    while isinstance(shape, Listed):
+        shape = shape.items
+    return shape.leaves if isinstance(shape, Structured) else 1
+
+
+def _bounded(shape: Structured) -> ValueShape:
+    return shape if shape.leaves <= MOST_FIELDS else JSON_TEXT
+
 
 _FOREIGN = Plain("foreign")
 _INT, _LONGER, _MOMENT, _LOCAL = Plain("int"), Plain("long"), Plain("moment"), Plain("local")
@@ -122,7 +142,7 @@ def shape_of(value: object, depth: int = 0) -> ValueShape:
     if not all(map(_can_name, parts)):
         raise _unnamable()
     found = {name: shape_of(part, depth + 1) for name, part in parts.items()}
-    return _FOREIGN if _FOREIGN in found.values() else Structured(found)
+    return _FOREIGN if _FOREIGN in found.values() else _bounded(Structured(found))
 
 
 def _can_name(name: str) -> bool:
@@ -146,7 +166,7 @@ def _parts(value: object) -> Mapping[str, Any] | None:
     if isinstance(value, type):
         return None
     if is_dataclass(value):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
+        return {part.name: getattr(value, part.name) for part in fields(value)}
     kind = type(value)
     for attribute in ("__struct_fields__", "model_fields", "_fields"):
         names = getattr(kind, attribute, None)
@@ -156,7 +176,10 @@ def _parts(value: object) -> Mapping[str, Any] | None:
 
 
 def joined(one: ValueShape, other: ValueShape) -> ValueShape:
-    """Return the narrowest shape that holds the values of both."""
+    """Return the narrowest shape that holds the values of both.
+
+    Where an object gets more than `MOST_FIELDS`, which part becomes text may depend on the order of values.
+    """
     if one == other or other == NOTHING:
         return one
     if one == NOTHING:
@@ -167,13 +190,42 @@ def joined(one: ValueShape, other: ValueShape) -> ValueShape:
         both = dict(one.fields)
         for name, shape in other.fields.items():
             both[name] = joined(both.get(name, NOTHING), shape)
-        return Structured(both) if len(both) <= MOST_FIELDS else JSON_TEXT
+        return _bounded(Structured(both))
     if isinstance(one, Listed) and isinstance(other, Listed):
         return Listed(joined(one.items, other.items))
     if isinstance(one, Plain) and isinstance(other, Plain):
         low, high = sorted((one.kind, other.kind))
         return _WIDER.get((low, high), JSON_TEXT)
     return JSON_TEXT
+
+
+def counting(shape: ValueShape) -> Callable[[Any], int]:
+    """Return a function that returns how many cells a value of this shape fills.
+
+    A list is one, but each object in it fills a cell for every field that any of them has.
+    """
+    if isinstance(shape, Listed) and _leaves(shape) > 1:
+        item = counting(shape.items)
+        return lambda value: sum(map(item, value or ()))
+    cells = _leaves(shape)
+    if not isinstance(shape, Structured):
+        return lambda value: cells
+    lists = {name: counting(inner) for name, inner in shape.fields.items() if _varies(inner)}
+    if not lists:
+        return lambda value: cells
+
+    def count(value: Any) -> int:
+        parts = _parts(value) or {}
+        return cells + sum(counted(parts.get(name)) for name, counted in lists.items())
+
+    return count
+
+
+def _varies(shape: ValueShape) -> bool:
+    """Return whether the values of a shape fill different numbers of cells."""
+    if isinstance(shape, Structured):
+        return any(map(_varies, shape.fields.values()))
+    return isinstance(shape, Listed) and _leaves(shape) > 1
 
 
 def fitting(shape: ValueShape) -> Callable[[Any], Any]:

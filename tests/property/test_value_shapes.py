@@ -15,7 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lvq_kafka.tabular.arrow_rows import _type_of
-from lvq_kafka.tabular.value_shapes import JSON_TEXT, NOTHING, Listed, Plain, ValueShape, fitting, joined, shape_of
+from lvq_kafka.tabular.value_shapes import (
+    JSON_TEXT,
+    NOTHING,
+    Listed,
+    Plain,
+    ValueShape,
+    counting,
+    fitting,
+    joined,
+    shape_of,
+)
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=5)
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5)
@@ -81,6 +91,34 @@ def test_r49_an_object_with_very_many_fields_is_text() -> None:
     assert shape_of({str(number): 1 for number in range(1001)}) == JSON_TEXT
     halves = [{str(number): 1 for number in range(start, start + 501)} for start in (0, 501)]
     assert whole(halves) == JSON_TEXT
+
+
+def test_r49_the_fields_of_an_object_are_counted_with_those_within() -> None:
+    within = {str(number): 1 for number in range(400)}
+    assert shape_of({"a": within, "b": [within]}) != JSON_TEXT
+    assert shape_of({"a": within, "b": [within], "c": [[within]]}) == JSON_TEXT
+    assert whole([{"a": within}, {"b": within}, {"c": within}]) == JSON_TEXT
+
+
+def cells_of(value: Any) -> int:
+    """Return the number of cells of a column of Arrow that have no further ones."""
+    if pa.types.is_struct(value.type):
+        return sum(map(cells_of, value.flatten()))
+    return cells_of(value.flatten()) if pa.types.is_list(value.type) else len(value)
+
+
+@given(st.lists(VALUES, min_size=1, max_size=3))
+def test_r49_no_more_cells_are_filled_than_counted(values: list[Any]) -> None:
+    shape = whole(values)
+    fit, count = fitting(shape), counting(shape)
+    filled = cells_of(pa.array(map(fit, values), _type_of(shape), size=len(values)))
+    assert filled <= sum(map(count, values)) + sum(map(plain_items, values))
+
+
+def plain_items(value: Any) -> int:
+    if isinstance(value, dict):
+        return sum(map(plain_items, value.values()))
+    return len(value) + sum(map(plain_items, value)) if isinstance(value, list) else 0
 
 
 def test_r49_a_value_that_is_nested_very_deeply_is_text() -> None:

@@ -263,6 +263,46 @@ def test_r49_a_stream_makes_one_batch_at_a_time(world: World, monkeypatch: pytes
     assert sizes == [10] * 5 + [5, 5]
 
 
+def test_r49_a_value_with_very_many_nested_fields_is_text_and_so_are_those_beside_it() -> None:
+    many = json.dumps({f"a{number}": {str(inner): 1 for inner in range(40)} for number in range(26)})
+    world = World("memory", Path(), ExitStack())
+    with world.view(value=JSON) as view:
+        world.put(a='{"price": 1}', b=many)
+        view.barrier()
+        assert column(view, "value") == ['{"price": 1}', many]
+
+
+def test_r49_a_batch_has_the_fewer_rows_the_more_fields_they_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow_rows, "_MOST_CELLS", 100)
+    world = World("memory", Path(), ExitStack())
+    with world.view(value=JSON) as view:
+        world.put(**{f"k{number:03}": json.dumps({f"f{number % 10}": number}) for number in range(35)})
+        view.barrier()
+        reader = view.to_arrow(["key", "value", "expires"])
+        batches = list(reader)
+    assert [batch.num_rows for batch in batches] == [10, 10, 10, 5]
+    assert [row["key"] for batch in batches for row in batch.to_pylist()] == [f"k{number:03}" for number in range(35)]
+
+
+def test_r49_objects_in_lists_that_would_fill_very_many_cells_cost_only_their_own_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(arrow_rows, "_MOST_CELLS", 20)
+    monkeypatch.setattr(arrow_rows, "_MOST_CELLS_OF_ONE", 50)
+    world, bad = World("memory", Path(), ExitStack()), json.dumps({"of": [[{}] * 9] * 9})
+    with world.view(value=JSON, undecodable="raw") as view:
+        world.put(a='{"of": [[{"x": 1, "y": 2}]]}', b=bad, c='{"of": [[{"x": 3}]]}', d=json.dumps([1] * 100))
+        world.put(d=None)
+        view.barrier()
+        found = rows(view)
+    assert [row["value"] and row["value"]["of"] for row in found] == [
+        [[{"x": 1, "y": 2}]],
+        None,
+        [[{"x": 3, "y": None}]],
+    ]
+    assert [row["value_raw"] for row in found] == [None, bad.encode(), None]
+
+
 def test_r49_readers_on_other_threads_share_one_cut(world: World) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
