@@ -200,7 +200,8 @@ TEXT: Codec[str] = Codec(_text, _read_text, name="text")
 JSON: Codec[Any] = Codec(_json, _read_json, name="json")
 """Values are anything that JSON can hold, encoded compactly as UTF-8.
 
-NaN, infinities and nesting deeper than 500 are refused; None is JSON's null.
+NaN, infinities and nesting deeper than 500 are refused; None is JSON's null. Fractions are floats, so one with more
+digits than a float holds is read as the nearest.
 """
 
 

@@ -85,6 +85,20 @@ def test_r49_a_csv_has_a_line_for_each_value_in_queue_order(
     ]
 
 
+def test_r49_fractions_of_json_are_floats_and_the_text_of_json_is_as_it_was(
+    quotes: Run, tmp_path: Path, memory_cluster: MemoryCluster
+) -> None:
+    exact = '{"price": 1234567.1234567890123}'
+    memory_cluster.write("quotes", b"GOOG", exact.encode())
+    arguments = ["sql", "SELECT value.price AS price FROM quotes WHERE key = 'GOOG'", "quotes", "--format", "json"]
+    assert quotes(*arguments).rows[0] == {"price": 1234567.123456789}
+    file = tmp_path / "quotes.jsonl"
+    assert quotes("export", "quotes", str(file), "--format", "text").code == 0
+    assert quotes("declare", "copy", "--key-header", "ticker").code == 0
+    assert quotes("put", "copy", "--from-jsonl", str(file), "--format", "text").code == 0
+    assert quotes("get", "copy", "GOOG", "--format", "text").row["value"] == exact
+
+
 @pytest.mark.parametrize("ending", [".parquet", ".arrow"])
 def test_r49_values_and_keys_that_have_no_place_are_counted(
     quotes: Run, tmp_path: Path, memory_cluster: MemoryCluster, ending: str
