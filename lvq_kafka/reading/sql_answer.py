@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from lvq_kafka.core.text.quoting import quoted
+from lvq_kafka.errors import SqlError
 from lvq_kafka.reading.html_tables import html_table
 from lvq_kafka.tabular.arrow_types import RecordBatchReader
 
@@ -37,9 +39,13 @@ class SqlAnswer:
         return rows
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows."""
+        """Yield the rows.
+
+        Raises:
+            SqlError: a value is beyond what Python can hold, such as a date after the year 9999.
+        """
         for batch in self._table.to_batches():
-            yield from zip(*(column.to_pylist() for column in batch.columns))
+            yield from zip(*map(_cells, self.columns, batch.columns))
 
     def to_arrow(self) -> RecordBatchReader:
         """Return the rows as a stream of Arrow record batches."""
@@ -59,6 +65,17 @@ class SqlAnswer:
     def __repr__(self) -> str:
         of = "; ".join(f"{queue} at {said['offsets']}, {said['state']}" for queue, said in self.about.items())
         return f"<SqlAnswer of {of}: {len(self)} rows>"
+
+
+def _cells(name: str, column: Any) -> list[Any]:
+    try:
+        cells: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError) as error:
+        raise SqlError(
+            f"The column {quoted(name)} has a value of the type {column.type} that Python cannot hold: {error}.",
+            hint="Cast it to VARCHAR in the query.",
+        ) from error
+    return cells
 
 
 def doubt_of(said: Mapping[str, Any]) -> str:

@@ -29,6 +29,9 @@ _LOCKED = (
     "SET lock_configuration = true",
 )
 
+_TEXTS = ("bit", "time with time zone")
+"""The types that Arrow has none for: bits would become bytes, and times would lose their offset."""
+
 _READING = ("SELECT", "EXPLAIN")
 
 ONLY_ONE = "queue"
@@ -81,7 +84,7 @@ def answered(
                 database.execute(statement)
             _check_reads(database, query)
             try:
-                return database.sql(query, params=parameters).to_arrow_table()
+                return _exact(database.sql(query, params=parameters)).to_arrow_table()
             except (duckdb.BinderException, duckdb.CatalogException):
                 database.execute(query, parameters)  # fails likewise, and says where
                 raise
@@ -89,6 +92,17 @@ def answered(
         for failure in failures:
             raise failure from None
         raise SqlError(_words(str(error))) from error
+
+
+def _exact(found: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    """Return the rows of a query, with text for what Arrow would hold otherwise."""
+    if not any(kind.id in _TEXTS for kind in found.types):
+        return found
+    columns = []
+    for place, (name, kind) in enumerate(zip(found.columns, found.types), 1):
+        given = name.replace('"', '""')
+        columns.append(f'#{place}{"::VARCHAR" if kind.id in _TEXTS else ""} AS "{given}"')
+    return found.project(", ".join(columns))
 
 
 def _check_reads(database: duckdb.DuckDBPyConnection, query: str) -> None:

@@ -74,6 +74,30 @@ def test_every_type_of_sql_has_a_form_in_json(quotes: Run) -> None:
     }
 
 
+def test_r49_types_that_arrow_has_none_for_are_text(quotes: Run) -> None:
+    query = """SELECT '12:00:00+01'::TIMETZ AS "a""b", '101'::BIT AS b, 1 AS b FROM quotes LIMIT 1"""
+    assert quotes("sql", query, "quotes").rows[0] == {'a"b': "12:00:00+01", "b": "101", "b_1": 1}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "to_timestamp(1732205000123)",
+        "'infinity'::TIMESTAMP",
+        "TIMESTAMP_S 'infinity'",
+        "DATE '-5000-01-01'",
+        "[DATE 'infinity']",
+    ],
+)
+@pytest.mark.parametrize("person", [False, True])
+def test_r49_a_time_that_python_cannot_hold_is_an_error_of_sql(quotes: Run, value: str, person: bool) -> None:
+    ran = quotes("sql", f"SELECT {value} AS at FROM quotes", "quotes", person=person)
+    assert ran.code == 2
+    assert ran.stderr.startswith("lvq: The column 'at' has a value of the type ")
+    assert "Cast it to VARCHAR" in ran.stderr
+    assert quotes("sql", f"SELECT ({value})::VARCHAR AS at FROM quotes", "quotes").code == 0
+
+
 def test_r49_an_error_of_sql_is_one_of_usage_with_its_place(quotes: Run) -> None:
     ran = quotes("sql", "SELECT prize FROM quotes", "quotes")
     assert ran.code == 2
