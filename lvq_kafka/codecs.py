@@ -184,7 +184,7 @@ def _read_text(data: bytes) -> str:
 def _json(value: object) -> bytes:
     text = _to_json(value)
     check_nesting(text, value)
-    return text.encode("utf-8")
+    return text.encode("utf-8", "backslashreplace")  # lone surrogates, which UTF-8 lacks, get the escapes of JSON
 
 
 def _read_json(data: bytes) -> Any:
@@ -201,7 +201,7 @@ JSON: Codec[Any] = Codec(_json, _read_json, name="json")
 """Values are anything that JSON can hold, encoded compactly as UTF-8.
 
 NaN, infinities and nesting deeper than 500 are refused; None is JSON's null. Fractions are floats, so one with more
-digits than a float holds is read as the nearest.
+digits than a float holds is read as the nearest. Lone surrogates, which UTF-8 lacks, are escaped.
 """
 
 

@@ -99,6 +99,17 @@ def test_r49_fractions_of_json_are_floats_and_the_text_of_json_is_as_it_was(
     assert quotes("get", "copy", "GOOG", "--format", "text").row["value"] == exact
 
 
+def test_an_export_is_read_back_whatever_characters_its_json_has(
+    quotes: Run, tmp_path: Path, memory_cluster: MemoryCluster
+) -> None:
+    memory_cluster.write("quotes", b"half", rb'"\ud800\u0000"')
+    file = tmp_path / "quotes.jsonl"
+    assert quotes("export", "quotes", str(file), "--format", "json").code == 0
+    assert quotes("declare", "copy", "--key-header", "ticker", "--format", "json").code == 0
+    assert quotes("put", "copy", "--from-jsonl", str(file)).code == 0
+    assert quotes("get", "copy", "half").row["value"] == "\ud800\0"
+
+
 @pytest.mark.parametrize("ending", [".parquet", ".arrow"])
 def test_r49_values_and_keys_that_have_no_place_are_counted(
     quotes: Run, tmp_path: Path, memory_cluster: MemoryCluster, ending: str
