@@ -34,6 +34,7 @@ from lvq_kafka.cli.offset_spec import in_words
 from lvq_kafka.cli.output import count
 from lvq_kafka.codecs import form_of
 from lvq_kafka.core.facts import Format
+from lvq_kafka.core.text.quoting import printable
 from lvq_kafka.csv_lines import CSV_HEAD, csv_line
 from lvq_kafka.json_lines import is_unread, to_line, value_line
 
@@ -90,7 +91,8 @@ def export(
     Every record below the offsets is included, none above, and no value that had expired at the time as_of, in seconds
     since the epoch. Then one line follows for each key, as browse writes it, in queue order. Parquet and Arrow have the
     same in their metadata, under lvq, and the fields of JSON values as fields of their column. Without FILE, or with -,
-    the export goes to stdout; a FILE appears once it is complete. put --from-jsonl reads JSON lines back.
+    the export goes to stdout; a FILE appears once it is complete. put --from-jsonl reads JSON lines back. A CSV has no
+    place for the cut and the state: stderr gets a line with them.
     """
     ending = Path(file).suffix.lower()
     arrow: ArrowForm | None = "parquet" if ending == ".parquet" else "arrow" if ending == ".arrow" else None
@@ -116,7 +118,11 @@ def export(
             _write_lines(snapshot, target, lambda entry: value_line(entry, form), form, done)
     if file != "-":
         cut = f"{snapshot.status.state} {in_words(snapshot.offsets)}"
-        invocation.out.note(f"{count(done.written, 'value')} of {queue.name} in {file}, {cut}")
+        said = f"{count(done.written, 'value')} of {queue.name} in {file}, {cut}"
+        if ending == ".csv" and not invocation.out.person:
+            click.echo(printable(said), err=True)  # a CSV has no place for it
+        else:
+            invocation.out.note(said)
     complain_of_unread(done.unread, form)
     if done.unnamed:
         keys = "key is" if done.unnamed == 1 else "keys are"
