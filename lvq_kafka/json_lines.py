@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Line",
+    "announced_values",
     "blocked_rows",
     "delivery_line",
     "event_line",
@@ -239,6 +240,13 @@ def parse_line(text: str, form: Format, *, named: bool = True) -> Line | None:
             )
         return Line(key, row["value"], headers)
     return Line(key, parse_value(_stored("value", row["value"], text), form), headers)
+
+
+def announced_values(text: str) -> int:
+    """Return how many values the first line of an export announces; 0 for another line."""
+    row = read_json(text, MOST_NESTED + 1)
+    values = row.get("values") if "lvq_export" in row else None
+    return values if isinstance(values, int) else 0
 
 
 def _is_json_as_text(value: object) -> bool:

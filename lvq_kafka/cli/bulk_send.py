@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from queue import Empty, Queue
 from typing import IO, TYPE_CHECKING
 
+from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.core.facts import Format
 from lvq_kafka.errors import DecodeError
-from lvq_kafka.json_lines import Line, parse_line
+from lvq_kafka.json_lines import Line, announced_values, parse_line
 
 if TYPE_CHECKING:
     from lvq_kafka.cluster import Receipt
@@ -63,6 +64,8 @@ class Sent:
 def lines_of(source: IO[bytes], form: Format, *, named: bool = True) -> Iterator[Line | None]:
     """Yield the messages in a file's lines, and None whenever the next line is not there yet.
 
+    If these are fewer than an export announced, a warning says so at the end.
+
     Args as in `parse_line`.
 
     Raises:
@@ -82,7 +85,7 @@ def lines_of(source: IO[bytes], form: Format, *, named: bool = True) -> Iterator
             waiting.put(error)
 
     threading.Thread(target=read, name="lvq-read-lines", daemon=True).start()
-    number = 0
+    number = found = announced = 0
     while True:
         try:
             text = waiting.get_nowait()
@@ -90,13 +93,18 @@ def lines_of(source: IO[bytes], form: Format, *, named: bool = True) -> Iterator
             yield None
             text = waiting.get()
         if text is None:
+            if found < announced:
+                print_problem(f"Only {found:,} of the {announced:,} values of this export are here.", warning=True)
             return
         if isinstance(text, Exception):
             raise text
         number += 1
         line = _parse(text, form, number, named=named)
         if line is not None:
+            found += 1
             yield line
+        elif text.strip():
+            announced += announced_values(text.decode("utf-8"))
 
 
 def _own(source: IO[bytes]) -> IO[bytes]:

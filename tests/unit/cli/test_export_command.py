@@ -112,6 +112,17 @@ def test_an_export_is_read_back_whatever_characters_its_json_has(
     assert quotes("get", "copy", "half").row["value"] == "\ud800\0"
 
 
+@pytest.mark.parametrize("command", ["put", "send"])
+def test_an_export_that_was_cut_short_is_read_with_a_warning(quotes: Run, command: str) -> None:
+    lines = quotes("export", "quotes").stdout.splitlines(keepends=True)
+    assert quotes("declare", "copy", "--key-header", "ticker").code == 0
+    ran = quotes(command, "copy", "--from-jsonl", "-", stdin=b"".join(lines))
+    assert (ran.code, ran.stderr) == (0, "")
+    ran = quotes(command, "copy", "--from-jsonl", "-", stdin=b"".join(lines * 2)[: -len(lines[-1])])
+    assert (ran.code, len(ran.rows)) == (0, 3)
+    assert ran.stderr == "lvq: warning: Only 3 of the 4 values of this export are here.\n"
+
+
 @pytest.mark.parametrize("ending", [".parquet", ".arrow"])
 def test_r49_values_and_keys_that_have_no_place_are_counted(
     quotes: Run, tmp_path: Path, memory_cluster: MemoryCluster, ending: str
