@@ -112,6 +112,23 @@ def test_an_export_is_read_back_whatever_characters_its_json_has(
     assert quotes("get", "copy", "half").row["value"] == "\ud800\0"
 
 
+def test_r49_a_csv_has_no_nul_and_leaves_formulas_as_they_are(
+    quotes: Run, tmp_path: Path, memory_cluster: MemoryCluster
+) -> None:
+    for key, value in ((b"a\0b", b"1"), (b"nul", b"a\0b"), (b"formula", b"=1+1"), (b"text", b'"a\\u0000b"')):
+        memory_cluster.write("quotes", key, value)
+    file = tmp_path / "quotes.csv"
+    for form, code, text in (("bytes", 0, ['"a\\u0000b"', ""]), ("json", 5, ["YQBi", "value"])):
+        assert quotes("export", "quotes", str(file), "--format", form).code == code
+        with file.open(newline="") as lines:
+            rows = {row[0]: [row[1], row[4]] for row in csv.reader(lines)}
+        assert b"\0" not in file.read_bytes()
+        assert rows["YQBi"] == ["1", "key"]
+        assert rows["nul"] == ["YQBi", "value"]
+        assert rows["formula"] == ["=1+1", ""]
+        assert rows["text"] == text
+
+
 @pytest.mark.parametrize("command", ["put", "send"])
 def test_an_export_that_was_cut_short_is_read_with_a_warning(quotes: Run, command: str) -> None:
     lines = quotes("export", "quotes").stdout.splitlines(keepends=True)
