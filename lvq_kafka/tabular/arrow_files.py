@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -20,20 +21,25 @@ _MOST_ROWS, _MOST_BYTES = 1 << 17, 64 << 20
 def write_batches(reader: pa.RecordBatchReader, file: Any, form: ArrowForm) -> Iterator[pa.RecordBatch]:
     """Write a stream of batches to an open file, and yield each batch once it is written.
 
-    The schema's metadata goes along.
+    The schema's metadata goes along. If the stream fails, or is not read to its end, the file gets no footer, so nobody
+    takes it for a whole one.
 
     Args:
         reader: the stream.
         file: open for writing bytes. It stays open.
         form: Arrow's own form of files, or Parquet.
     """
+    target = _Target(file)
     if form == "arrow":
-        with pa.ipc.new_file(pa.PythonFile(file, "w"), reader.schema) as writer:
+        with pa.ipc.new_file(pa.PythonFile(target, "w"), reader.schema) as writer, target.whole_or_cut():
             for batch in reader:
                 writer.write_batch(batch)
                 yield batch
         return
-    with pq.ParquetWriter(pa.PythonFile(file, "w"), reader.schema, compression="zstd") as writer:
+    with (
+        pq.ParquetWriter(pa.PythonFile(target, "w"), reader.schema, compression="zstd") as writer,
+        target.whole_or_cut(),
+    ):
         group: list[pa.RecordBatch] = []
         for batch in reader:
             group.append(batch)
@@ -43,6 +49,31 @@ def write_batches(reader: pa.RecordBatchReader, file: Any, form: ArrowForm) -> I
             yield batch
         if group:
             writer.write_table(pa.Table.from_batches(group))
+
+
+class _Target(io.RawIOBase):
+    """A file that drops what Arrow's writers add when they are closed after a failure."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._cut = False
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        if not self._cut:
+            self._file.write(data)
+        return len(data)
+
+    @contextmanager
+    def whole_or_cut(self) -> Iterator[None]:
+        """Write nothing more if the block fails."""
+        try:
+            yield
+        except BaseException:
+            self._cut = True
+            raise
 
 
 def streamed(reader: pa.RecordBatchReader) -> Iterator[bytes]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -186,3 +188,33 @@ def test_an_export_that_fails_leaves_the_file_as_it_was(
     assert quotes("export", "quotes", str(file)).code == 2
     assert file.read_bytes() == complete
     assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("form", ["arrow", "parquet"])
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_stream_that_fails_leaves_no_file_that_looks_whole(form: Any, first: int) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        for _ in range(first):
+            yield pa.record_batch({"key": ["IBM"]})
+        raise KeyboardInterrupt
+
+    file = io.BytesIO()
+    reader = pa.RecordBatchReader.from_batches(pa.schema([("key", pa.string())]), batches())
+    with pytest.raises(KeyboardInterrupt):
+        list(arrow_files.write_batches(reader, file, form))
+    assert not_whole(file, form)
+
+
+@pytest.mark.parametrize("form", ["arrow", "parquet"])
+def test_a_stream_that_is_not_read_to_its_end_leaves_no_file_that_looks_whole(form: Any) -> None:
+    file, table = io.BytesIO(), pa.table({"key": ["IBM"]})
+    written = arrow_files.write_batches(table.to_reader(), file, form)
+    assert next(written).num_rows == 1
+    written.close()  # type: ignore[attr-defined]
+    assert not_whole(file, form)
+
+
+def not_whole(file: io.BytesIO, form: str) -> bool:
+    with pytest.raises(pa.ArrowInvalid):
+        _ = pq.read_table(file) if form == "parquet" else pa.ipc.open_file(file)
+    return True
