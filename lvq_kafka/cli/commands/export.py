@@ -182,8 +182,11 @@ def _export_header(
 
 @contextmanager
 def _opened(file: str) -> Iterator[BinaryIO]:
-    """Open the target of an export. A regular file gets its name once it is complete."""
-    path = Path(file)
+    """Open the target of an export, behind links.
+
+    A regular file gets its name once it is complete.
+    """
+    path = Path(os.path.realpath(file))
     if file == "-":
         yield sys.stdout.buffer
     elif path.exists() and not path.is_file():

@@ -190,6 +190,19 @@ def test_an_export_that_fails_leaves_the_file_as_it_was(
     assert list(tmp_path.iterdir()) == [file]
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_an_export_through_a_link_replaces_what_it_points_to(quotes: Run, tmp_path: Path, there: bool) -> None:
+    file, link = tmp_path / "there" / "dump.csv", tmp_path / "quotes.csv"
+    file.parent.mkdir()
+    if there:
+        file.write_text("old")
+    link.symlink_to(file)
+    assert quotes("export", "quotes", str(link)).code == 0
+    assert link.is_symlink()
+    assert file.read_text().startswith("key,value,")
+    assert list(file.parent.iterdir()) == [file]
+
+
 @pytest.mark.parametrize("form", ["arrow", "parquet"])
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_stream_that_fails_leaves_no_file_that_looks_whole(form: Any, first: int) -> None:
