@@ -109,7 +109,7 @@ TOOLS = (
 )
 
 
-class _Opened(NamedTuple):
+class _ReadQueue(NamedTuple):
     """A queue, and the view of it."""
 
     queue: LastValueQueue[bytes]
@@ -147,7 +147,7 @@ class AgentTools:
         self._most_bytes = most_bytes
         self._most_in_all = most_in_all
         self._lock = Lock()
-        self._opened: dict[str, _Opened] = {}
+        self._opened: dict[str, _ReadQueue] = {}
         self._calls: Mapping[str, Callable[..., dict[str, Any]]] = {
             "list_queues": self._list,
             "describe_queue": self._describe,
@@ -241,7 +241,7 @@ class AgentTools:
             answer["note"] += f" {selection.unjudged} values could not be judged, and are not in it."
         return answer
 
-    def _open(self, queue: str) -> _Opened:
+    def _open(self, queue: str) -> _ReadQueue:
         """Return a queue, and the view of it, complete.
 
         Raises what `call` raises.
@@ -260,7 +260,7 @@ class AgentTools:
                 opened = None
             if opened is None:
                 source = LastValueQueue.open(queue, cluster=self._cluster)
-                opened = self._opened[queue] = _Opened(source, source.view().start())
+                opened = self._opened[queue] = _ReadQueue(source, source.view().start())
         if not opened.view.complete:
             opened.view.wait_caught_up(self._timeout)
         return opened
