@@ -398,7 +398,8 @@ class Process:
         pending = {item.offset for item in part.pending}
         waits = sorted(item.offset for item in part.waiting.values())
         share = max(1, (self._options.ring or 0) // self._options.partition_count)
-        in_work = sum(item.state in _NEWEST_IN_WORK for item in part.pending)
+        now = 0 if self.ledger.times is None else self.ledger.times.time.now
+        in_work = sum(item.state in _NEWEST_IN_WORK and generation.expires[item.offset] >= now for item in part.pending)
         depth, may_be_longer = len(waits) + in_work, generation.depth
         if not generation.came_back.isdisjoint(waits) or depth > may_be_longer:
             may_be_longer = max(share, in_work + 1)

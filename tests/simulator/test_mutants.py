@@ -949,6 +949,7 @@ def test_i4_an_expiry_that_brings_the_replaced_value_back_is_caught(monkeypatch:
         twin = give_back(self, item, after, delayed)
         if revives:
             twin = item.again()
+            twin.expires = item.expires
             self.pending.append(twin)
             self.waiting[twin.lane] = twin
             self.offer(twin)
