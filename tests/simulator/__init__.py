@@ -46,10 +46,10 @@ that ships, driven in the engine's order (`member`). Every check names its invar
 - **I22 order in groups**: no message is handed out while one of its group waits that counts since an earlier time, or
   as long and lies below it, delayed or not. Not where messages wait for room, of which the lowest needs none.
 - **I23 ring**: only waiting messages are evicted, the lowest first, and only if a ring would otherwise hold more than
-  its share after a new key came or a message came back; an update of a key evicts nothing. A message that has expired in
-  work takes no room, and is not evicted when it comes back. From then on an evicted
-  message is as an acked one: done in every claim (I11), in the last commit (I16), and durable once that is reported
-  (I3); its assignment never hands it out.
+  its share after a new key came or a message came back; an update of a key evicts nothing. A message that has expired
+  in work takes no room, and is not evicted when it comes back. From then on an evicted message is as an acked one: done
+  in every claim (I11), in the last commit (I16), and durable once that is reported (I3); its assignment never hands it
+  out.
 - **I24 ranks**: in a ranked queue, a message is handed out only if none of better rank could be, unless the
   stats count it.
 - **I25 order**: no message is handed out while one without a group waits that counts since an earlier time, or as long
