@@ -225,6 +225,6 @@ def _reason(error: Exception) -> str:
 def _report(error: Exception, line: str, *names: str) -> None:
     """Log an error. One that is no `LVQError` is a fault of this library."""
     if isinstance(error, LVQError):
-        logger.warning(line, *names, _reason(error))
+        logger.warning(line, *names, error)
     else:
         logger.error(line, *names, _reason(error), exc_info=error)
