@@ -94,7 +94,7 @@ class SharedState:
         self._times = self.core.ledger.times
         self._timers = self.core.ledger.timers
         self._prepares = self._times is not None  # whether `acquire` has to call `_prepare`
-        self._evicts_by_time = self._has_timed_ring
+        self._ring_times = self._times_of_ring()
         self._lock = RLock()
         self._changed = Condition(self._lock)
         self._awaited = 0  # threads that wait for a change, other than for messages
@@ -108,8 +108,8 @@ class SharedState:
 
     def __enter__(self) -> ConsumerCore[Durable]:
         self._lock.acquire()
-        if self._evicts_by_time:
-            self._expire_first()
+        if self._ring_times is not None:
+            self._expire_first(self._ring_times)
         return self.core
 
     def __exit__(self, *raised: object) -> None:
@@ -174,8 +174,8 @@ class SharedState:
     def _give_back(self) -> None:
         """Return the messages that dropped iterations had set aside. The lock is held."""
         items = self._orphans
-        if self._evicts_by_time:
-            self._expire_first()
+        if self._ring_times is not None:
+            self._expire_first(self._ring_times)
         while items:
             with suppress(AlreadySettled, LockLost):
                 self.core.ledger.release(items.popleft())
@@ -230,18 +230,14 @@ class SharedState:
                 return False
             return self.core.hand_out.hand_over(item, self.clock())
 
-    @property
-    def _has_timed_ring(self) -> bool:
-        """True if a message that is returned may cost others their place, by the time it is."""
-        ledger = self.core.ledger
-        return ledger.ring is not None and ledger.times is not None
+    def _times_of_ring(self) -> MessageTimes | None:
+        """Return the times, if a message that is returned may cost others their place; else None."""
+        return None if self.core.ledger.ring is None else self._times
 
-    def _expire_first(self) -> None:
+    def _expire_first(self, times: MessageTimes) -> None:
         """Drop what has expired, before a ring evicts others for a message that is returned."""
-        times = self._times
-        if times is not None:
-            times.time.advance(self._now())  # the alarm says nothing of what expires in work
-            self._pass_time(times)
+        times.time.advance(self._now())  # the alarm says nothing of what expires in work
+        self._pass_time(times)
 
     def _end_times(self, now: float) -> None:
         """End the delays and locks whose time is over."""
@@ -272,8 +268,8 @@ class SharedState:
     def apply(self, step: LedgerStep, item: Item) -> None:
         """Apply a step of `Ledger` to a held message. Raises what the step raises."""
         with self._lock:
-            if self._evicts_by_time:
-                self._expire_first()
+            if self._ring_times is not None:
+                self._expire_first(self._ring_times)
             step(self.core.ledger, item)
             if self._awaited or self._waiters.present:
                 self._notify()
@@ -282,8 +278,8 @@ class SharedState:
         """Apply the step to every message that allows it, then raise the first error, if any."""
         refused: list[AlreadySettled | LockLost] = []
         with self._lock:
-            if self._evicts_by_time:
-                self._expire_first()
+            if self._ring_times is not None:
+                self._expire_first(self._ring_times)
             for item in items:
                 try:
                     step(self.core.ledger, item)
@@ -491,7 +487,7 @@ class SharedState:
             self._foreign = rules.foreign_headers()
             self._times = self.core.ledger.times
             self._prepares = self._prepares or self._times is not None
-            self._evicts_by_time = self._has_timed_ring
+            self._ring_times = self._times_of_ring()
         if pages is not None and self.pages is None:
             pages.close()
         return True

@@ -153,7 +153,6 @@ class ValueFile:
         """
         _open_files.by_path.pop(self.path, None)
         if copy_mappings(self.path.with_name(f"{self.path.name}-lock")):
-            self._current = None
             self._env.close()
         else:
             for inherited in (self._env, self._current, *(cut.txn for cut in self._cuts)):

@@ -91,7 +91,7 @@ class Metrics:
 
     Each number is one that the client's own ``stats`` or ``status`` has; those of several clients of a queue are added
     up, or the greatest counts. docs/how-to/metrics.md lists them. Clients are not kept alive. One that is closed is
-    left out, but what it has counted stays in the sums. Queues are told apart by their names: give the clients of
+    left out, but what it has counted stays in the sums. A queue counts by its name alone: give the clients of
     another cluster ``Metrics`` of their own.
 
     Thread-safe. Use it in the process that opened the clients.
