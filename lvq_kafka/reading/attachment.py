@@ -274,7 +274,7 @@ class _AttachedThread:
             catch_up.show(shared.clock(), cut, cut.report)
             written: set[bytes] = set()
             for keys, cause in changes:
-                if cause == "expired":  # this reader's own clock may have shown it of the value before
+                if cause == "expired":  # this reader's own clock may have told so, of the value before
                     keys = [key for key in keys if key in written or key not in told]
                 elif told:
                     written.update(keys)
