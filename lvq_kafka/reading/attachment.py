@@ -272,12 +272,7 @@ class _AttachedThread:
             before = (catch_up.replay.stage, set(catch_up.troubles), catch_up.starting_over)
             self._cut, self._seen = cut, commit
             catch_up.show(shared.clock(), cut, cut.report)
-            written: set[bytes] = set()
             for keys, cause in changes:
-                if cause == "expired":  # this reader's own clock may have told so, of the value before
-                    keys = [key for key in keys if key in written or key not in told]
-                elif told:
-                    written.update(keys)
-                shared.notifier.notify(keys, cause=cause)
+                shared.notifier.notify([key for key in keys if cause != "expired" or key not in told], cause=cause)
             after = (catch_up.replay.stage, set(catch_up.troubles), catch_up.starting_over)
             shared.notifier.notify(everybody=before != after)
