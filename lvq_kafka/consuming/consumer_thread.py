@@ -341,7 +341,7 @@ class ConsumerThread:
         except (TransportError, TopicNotFound) as error:
             if isinstance(error, TransportError) and not error.retriable:
                 raise
-            self._shared.report("reading", error)
+            self._note_outage(error)
             self._monitor.hasten()
             if isinstance(error, TopicNotFound) and self._monitor.is_due(time.monotonic()):
                 self._observe(time.monotonic())  # a lagging broker also reports this for a new topic
@@ -428,9 +428,7 @@ class ConsumerThread:
         except TransportError as error:
             if not error.retriable:
                 raise
-            shared.report("reading", error)
-            with shared as core:
-                core.yielding.excused(shared.clock())
+            self._note_outage(error)
             return
         stored = observation.stored
         with shared as core:
@@ -453,6 +451,12 @@ class ConsumerThread:
             self._commits.doubt()
         if of_no_use and observation.members != 1:  # alone, it stays: no other consumer would get its partitions
             self._yield_partitions()
+
+    def _note_outage(self, error: TransportError | TopicNotFound) -> None:
+        """Note that nothing can be read, and that no other consumer could do more."""
+        self._shared.report("reading", error)
+        with self._shared as core:
+            core.yielding.excused(self._shared.clock())
 
     def _compare(self, heard: frozenset[int], answer: Assigned | None) -> None:
         """Leave the group and rejoin if it has long said something else than the member has heard."""
