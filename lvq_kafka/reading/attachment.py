@@ -267,12 +267,16 @@ class _AttachedThread:
         with shared.lock:
             if changes is None:  # somebody may have begun to listen since
                 changes = changed() if len(shared.notifier) else ()
-            told = self._cut.table.hidden if self._cut is not None else {}
-            cut.table.told = told
+            known_expired = set() if self._cut is None else set(self._cut.table.hidden)
             before = (catch_up.replay.stage, set(catch_up.troubles), catch_up.starting_over)
             self._cut, self._seen = cut, commit
             catch_up.show(shared.clock(), cut, cut.report)
             for keys, cause in changes:
-                shared.notifier.notify([key for key in keys if cause != "expired" or key not in told], cause=cause)
+                if cause == "expired":
+                    keys = [key for key in keys if key not in known_expired]
+                else:  # they count as news once they have expired
+                    known_expired.difference_update(keys)
+                shared.notifier.notify(keys, cause=cause)
+            cut.table.known_expired = known_expired
             after = (catch_up.replay.stage, set(catch_up.troubles), catch_up.starting_over)
             shared.notifier.notify(everybody=before != after)

@@ -34,8 +34,8 @@ class CutTable(StoredExpiringTable):
         self.pages = pages
         self.hidden: dict[bytes, None] = {}
         """The keys that are hidden, in the order in which they expired."""
-        self.told: Container[bytes] = ()
-        """The keys that were hidden in the cut that was shown before."""
+        self.known_expired: Container[bytes] = ()
+        """The keys that the cut that was shown before hid, with the same records."""
         self._examined = b""  # the index of expiries is examined up to here
         self._renewed: list[tuple[int, bytes]] = []  # keys that were examined and expire later
 
@@ -97,7 +97,7 @@ class CutTable(StoredExpiringTable):
             found.append(heappop(self._renewed)[1])
         self._next_examined = unpack_time(cursor.key()) if there else NEVER
         self.hidden.update(dict.fromkeys(found))
-        return [key for key in found if key not in self.told]
+        return [key for key in found if key not in self.known_expired]
 
     _next_examined: int | None = None
 
@@ -182,7 +182,7 @@ def differing(before: StoredCut, after: StoredCut) -> Iterator[bytes]:
             yield right[1]
             right = next(other, None)
         else:
-            if left[2:] != right[2:] or left[1] in before.table.hidden:
+            if left[2:] != right[2:]:
                 yield right[1]
             left, right = next(mine, None), next(other, None)
 

@@ -337,6 +337,33 @@ def test_r8_r10_r41_a_value_that_expires_while_the_writer_is_dead_is_not_shown(c
             assert watch.poll(0.1) is None
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_r10_r41_a_value_that_was_written_and_has_expired_while_the_writer_stood_still_is_no_delete(
+    cluster: Prices, place: Path, at_once: bool
+) -> None:
+    queue = cluster.queue(ttl=Ttl(default=5.0))
+    with queue.view(store=place) as view, attach(place, value=TEXT) as reader, reader.watch() as watch:
+        cluster.put(e="1")
+        eventually(lambda: "e" in reader)
+        watch.drain()
+        with view._shared.lock:  # the writer stands still
+            cluster.clock.now += 6.0
+            assert "e" not in reader
+            cluster.put(e="2")
+            if at_once:
+                cluster.clock.now += 6.0
+        if not at_once:
+            with reader._shared.lock:  # the reader sees the value when it has expired
+                view.barrier()
+                cluster.clock.now += 6.0
+        view.barrier()
+        cluster.put(f="1")
+        events: list[Any] = []
+        while not events or getattr(events[-1], "key", None) != "f":
+            events.append(watch.poll(20))
+        assert {event.expired for event in events if isinstance(event, Deleted)} == {True}
+
+
 def test_r11_r41_a_message_that_becomes_due_while_the_writer_is_dead_counts_once_there_is_one(
     cluster: Prices, place: Path
 ) -> None:
