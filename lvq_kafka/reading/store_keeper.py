@@ -310,6 +310,7 @@ class StoreKeeper:
         Raises:
             StoreFailed: that was not possible. Call `abort`.
         """
+        self._directory.check_there()
         shown = self.shown(catch_up)
         if shown is not None and (shown.traces.begun or (catch_up.replay.complete and not catch_up.starting_over)):
             shown.traces.check_in(self._moment(catch_up), shown.positions, catch_up.replay.absence.retention)

@@ -151,6 +151,23 @@ class StoreDirectory:
         if bell is not None:
             bell.close()
 
+    def check_there(self) -> None:
+        """Raise `StoreFailed` if the directory was removed since, or another one has its name.
+
+        Nobody would see the values, and the files of another writer must not be touched.
+        """
+        if self._lock is None:
+            return
+        there: os.stat_result | None = None
+        with suppress(FileNotFoundError, NotADirectoryError):
+            there = os.stat(self.path / _WRITER)
+        if there is None or not os.path.samestat(there, os.fstat(self._lock.fileno())):
+            raise StoreFailed(
+                f"The store {self.path} was removed, or replaced, while it was being written.",
+                path=str(self.path),
+                hint="Open the view again, or restart `lvq hold`: it builds the store again.",
+            )
+
     def ring(self) -> None:
         """Wake readers in other processes: something was committed."""
         if self._bell is not None:
@@ -167,9 +184,11 @@ class StoreDirectory:
         shown, self._shown = self._shown, None
         try:
             if shown is not None:
-                shown.file.sync()
-                self._say(shown, clean=True)
-                shown.file.close()
+                try:
+                    shown.file.sync()
+                    self._say(shown, clean=True)
+                finally:
+                    shown.file.close()
         except OSError as error:
             raise (error if isinstance(error, StoreFailed) else self._failed(error)) from error
         finally:
@@ -207,6 +226,7 @@ class StoreDirectory:
     def begin(self) -> StoredTables:
         """Begin an empty file beside the one that is shown. Raises what `open` raises."""
         try:
+            self.check_there()
             self._sweep(*(one.file.path.name for one in (self._shown,) if one is not None))
             # A new name each time: this process may still have files open that were removed.
             file = open_file(self.path / f"{token_hex(8)}{SUFFIX}", self._sizes)
@@ -233,6 +253,7 @@ class StoreDirectory:
 
     def _say(self, tables: StoredTables, *, clean: bool) -> None:
         """Write durably which file counts."""
+        self.check_there()
         path = tables.file.path
         said = {
             "format": FORMAT,

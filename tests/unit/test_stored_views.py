@@ -434,6 +434,27 @@ def test_r40_a_view_goes_on_by_itself_once_its_full_disk_has_room(
         assert watch.poll(0) is None
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_r40_r41_a_view_whose_store_was_removed_is_disconnected_and_leaves_another_store_alone(
+    cluster: Prices, place: Path, caplog: pytest.LogCaptureFixture, replaced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader_thread, "_PATIENCE", 0.01)
+    cluster.put(a="1")
+    with cluster.queue().view(store=place) as view:
+        shutil.rmtree(place)
+        other = cluster.queue().view(store=place).open() if replaced else None
+        eventually(lambda: view.state == "disconnected")
+        assert "was removed, or replaced" in str(view.status.trouble)
+        cluster.put(b="2")
+        assert dict(view) == {"a": "1"}
+        if other is not None:
+            other.close()
+    assert sum("was removed, or replaced" in message and "restart" in message for message in caplog.messages) >= 1
+    with cluster.queue().view(store=place) as again:
+        assert dict(again) == {"a": "1", "b": "2"}
+        assert cluster.begun[-1] == {0: 2 if replaced else 0}
+
+
 def test_r40_a_map_that_is_too_small_grows_but_not_below_snapshots(
     cluster: Prices, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -678,6 +699,14 @@ def test_r40_a_closed_view_has_no_file_open(cluster: Prices, place: Path) -> Non
         assert files_open_in(place) != []
     assert files_open_in(place) == []
     assert view.state == "closed"
+
+
+@needs_proc
+@pytest.mark.usefixtures("no_garbage_collector")
+def test_r40_a_closed_view_has_no_file_of_a_removed_store_open(cluster: Prices, place: Path) -> None:
+    with cluster.queue().view(store=place):
+        shutil.rmtree(place)
+    assert files_open_in(place) == []
 
 
 @needs_proc
