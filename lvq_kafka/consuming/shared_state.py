@@ -501,7 +501,10 @@ class SharedState:
         said = bounded(str(error))
         with self as core:
             if core.obstacles.report(doing, said):  # logged before the stats show it
-                logger.warning("the consumer of %s continues despite: %s", self._definition.name, said)
+                if doing == "watching":
+                    logger.warning("the consumer of %s has left its group: %s", self._definition.name, said)
+                else:
+                    logger.warning("the consumer of %s continues despite: %s", self._definition.name, said)
 
     def wait_finished(self, partitions: Collection[int], timeout: float) -> bool:
         """Wait until no message of these partitions is held; return False on timeout.

@@ -641,13 +641,18 @@ class TestUnsure:
             assert shown(view) == {"BMW": "1", "IBM": "1"}
 
     def test_r39_a_consumer_that_cannot_look_leaves_its_group_and_comes_back(
-        self, queue: LastValueQueue[str], blind: threading.Event, cluster: MemoryCluster
+        self,
+        queue: LastValueQueue[str],
+        blind: threading.Event,
+        cluster: MemoryCluster,
+        caplog: pytest.LogCaptureFixture,
     ) -> None:
         with queue.consumer() as consumer:
             eventually(lambda: consumer.stats.available == 1)
             blind.set()
             eventually(lambda: cluster.groups.member_count("lvq.prices") == 0, 20)
             assert "nobody could look" in consumer.stats.trouble
+            assert "the consumer of prices has left its group: For " in caplog.text
             assert consumer.acquire(0.1) is None
             blind.clear()
             found = consumer.acquire(20)
