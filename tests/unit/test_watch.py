@@ -131,7 +131,7 @@ class TestLeftBehind:
 
     @pytest.mark.parametrize("dump", [True, False])
     def test_a_loop_that_is_left_by_break(self, memory_cluster: MemoryCluster, view: View[str], dump: bool) -> None:
-        for number in range(20):
+        for number in range(3):
             watch = view.watch(dump=dump)
             memory_cluster.write("prices", b"new", b"%d" % number)
             for _ in watch:
