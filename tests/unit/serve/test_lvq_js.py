@@ -61,6 +61,8 @@ class Following:
         self.base = f"http://127.0.0.1:{self.line.port}"
 
     def follow(self, **options: Any) -> None:
+        """Let the client follow the queue, of which the view has read all."""
+        self.view.barrier(20)
         self.node.ask({"do": "follow", "name": "prices", "options": {"base": self.base, **QUICK, **options}})
 
     def look(self) -> Any:
