@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from asyncio import CancelledError
-from collections.abc import AsyncIterator, Callable, Hashable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from functools import partial
 from threading import Event, Lock, local
 from typing import assert_never
@@ -27,10 +25,10 @@ from lvq_kafka.declared.registry_watch import RegistryWatch
 from lvq_kafka.errors import Closed, LVQError, MessageTooLarge, QueueFull
 from lvq_kafka.producing.producer import Append, Gate
 from lvq_kafka.reading.consumed_filter import is_transient
-from lvq_kafka.runtime.aio import in_thread
+from lvq_kafka.runtime.aio import Lines, in_thread
 from lvq_kafka.runtime.notice import Notice
 
-__all__ = ["AdmissionGate", "Lines", "SizeGate", "gate_of"]
+__all__ = ["AdmissionGate", "SizeGate", "gate_of"]
 
 logger = logging.getLogger("lvq_kafka.limits")
 
@@ -381,28 +379,3 @@ def check_size(where: str, most: int, key: bytes | None, size: int) -> None:
             code="MSG_SIZE_TOO_LARGE",
             hint="Send less, or declare the queue with a higher limit of bytes.",
         )
-
-
-class Lines:
-    """Lines of tasks, by name. The tasks of an event loop wait for each other only."""
-
-    def __init__(self) -> None:
-        self._locks: dict[tuple[asyncio.AbstractEventLoop, Hashable], tuple[asyncio.Lock, int]] = {}
-
-    def has(self, name: Hashable) -> bool:
-        """Return whether tasks of this event loop stand in a line."""
-        return (asyncio.get_running_loop(), name) in self._locks
-
-    @asynccontextmanager
-    async def stand_in(self, name: Hashable) -> AsyncIterator[None]:
-        """Stand in a line, and enter as the first of it. The next one follows at the end."""
-        line = asyncio.get_running_loop(), name
-        lock, number = self._locks.get(line, (asyncio.Lock(), 0))
-        self._locks[line] = lock, number + 1
-        try:
-            async with lock:  # wakes waiters in the order in which they came
-                yield
-        finally:
-            lock, number = self._locks.pop(line)
-            if number > 1:
-                self._locks[line] = lock, number - 1

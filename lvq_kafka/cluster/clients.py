@@ -88,7 +88,7 @@ class LogWriter(Protocol):
     ) -> Receipt:
         """Hand over one record; blocks while the local buffer is full.
 
-        It goes to this partition; by default, to that of its key.
+        Inside `at_once`, it fails instead. The record goes to this partition; by default, to that of its key.
 
         Raises:
             MessageTooLarge: the client rejects the size.
@@ -97,6 +97,10 @@ class LogWriter(Protocol):
             StateError: there is a transactional id, and no transaction is open.
             Closed: the writer is closed.
         """
+
+    @property
+    def has_room(self) -> bool:
+        """False while an append would have to wait for room in the local buffer."""
 
     def flush(self, timeout: float | None = None) -> int:
         """Wait until every append is decided; return how many still are not."""

@@ -6,6 +6,7 @@ Keys are placed as Java places them (G15).
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +33,7 @@ from lvq_kafka.kafka.offset_fetch import memberless
 from lvq_kafka.kafka.produce_errors import ProduceErrors
 from lvq_kafka.kafka.size_limits import MESSAGE, message_limit
 from lvq_kafka.kafka.transactions import Transactions
+from lvq_kafka.runtime.aio import may_wait
 from lvq_kafka.runtime.forking import LeftBehind, left_behind, notify_of_forks
 from lvq_kafka.runtime.overriding import override
 
@@ -58,6 +60,7 @@ DEFAULTS = {
     "topic.metadata.refresh.interval.ms": 30_000,
 }
 _TRANSACTION_TIMEOUT_MS = 60_000  # the client's default
+_BUFFERED = 100_000  # messages, the client's default
 _FULL_POLL = 0.01  # seconds between attempts while the local buffer is full
 _CLOSE_TIMEOUT = 5.0  # for the abort after the flush
 _HOLD = 1.0  # seconds that appends wait before messages are given up; half of it once acknowledgements stop
@@ -89,6 +92,10 @@ class KafkaWriter(LogWriter, LeftBehind):
         self._limit = message_limit(config.properties)
         self._config = config
         self._gate = threading.Lock()
+        self._most = int(str(config.properties.get("queue.buffering.max.messages", _BUFFERED))) or sys.maxsize
+        self._full_at = (
+            self._most
+        )  # undecided appends; fewer than the most, where the client had no room for their bytes
         self._counts = False
         self._produce: Callable[..., object]
         self._open_client()
@@ -146,6 +153,15 @@ class KafkaWriter(LogWriter, LeftBehind):
         if deliveries.parked:
             deliveries.wake()
         return receipt
+
+    @property
+    @override
+    def has_room(self) -> bool:
+        produce = self._produce
+        if produce is _no_room or self._deliveries.undecided >= self._full_at:
+            return produce is _refuse
+        self._full_at = self._most
+        return True
 
     @override
     def flush(self, timeout: float | None = None) -> int:
@@ -290,17 +306,20 @@ class KafkaWriter(LogWriter, LeftBehind):
         receipt: KafkaReceipt,
     ) -> None:
         deadline = float("inf") if self._max_block is None else time.monotonic() + self._max_block
+        waits = may_wait()
         while True:
-            self._deliveries.poll(_FULL_POLL)
+            self._deliveries.poll(_FULL_POLL if waits else 0)
             receipt.outcome = self._deliveries.ages.current  # its time starts when the client accepts it
             try:
                 self._produce(topic, value, key, partition, receipt, receipt, 0, headers)
             except BufferError:
-                if time.monotonic() < deadline:
+                if waits and time.monotonic() < deadline:
                     continue
+                self._full_at = min(self._most, max(1, self._deliveries.undecided))
+                is_full = f"has been full for {self._max_block:g} s" if waits else "is full"
                 raise TransportError(
-                    f"The local buffer has been full for {self._max_block:g} s: the cluster acknowledges too slowly, "
-                    f"or not at all; {len(self._client)} messages are waiting.",
+                    f"The local buffer {is_full}: the cluster acknowledges too slowly, or not at all; "
+                    f"{len(self._client)} messages are waiting.",
                     code="_QUEUE_FULL",
                     retriable=True,
                     hint="Send more slowly, raise max_block, or check whether the brokers can be reached.",

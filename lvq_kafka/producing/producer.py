@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import logging
+import math
 import reprlib
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,11 +34,12 @@ from lvq_kafka.errors import (
     LVQError,
     MissingKey,
     OutcomeUnknown,
+    TransportError,
     UnencodableKey,
 )
 from lvq_kafka.producing.group_placement import GroupPlacement
 from lvq_kafka.producing.unclosed_producers import UnclosedProducer, in_one_line, verdict
-from lvq_kafka.runtime.aio import in_thread
+from lvq_kafka.runtime.aio import Lines, at_once, in_thread
 from lvq_kafka.runtime.exiting import say
 from lvq_kafka.runtime.forking import Bound
 from lvq_kafka.runtime.keywords import check_known
@@ -52,6 +56,9 @@ _EncodedHeaders = list[tuple[str, bytes | None]]
 
 logger = logging.getLogger("lvq_kafka.producer")
 
+_BUFFER = "the local buffer"  # the line of tasks that wait for room in it
+_FULL = "_QUEUE_FULL"  # the client's code for the want of that
+_FULL_POLL = 0.01  # seconds between two looks whether there is room
 _EXIT_FLUSH = 5.0  # seconds to flush when `with` exits on an exception; the exception matters more
 
 
@@ -199,7 +206,9 @@ class Producer(Bound, Generic[V]):
         self._unkeyed = f"{UNKEYED_HEADER}:{uuid.uuid4().hex}"
         self._unkeyed_count = itertools.count()
         self._suspected = False
-        self.writer = cluster.writer(transactional_id=transactional_id, max_block=waiting(max_block, "max_block"))
+        self._max_block = waiting(max_block, "max_block")
+        self._lines = Lines()
+        self.writer = cluster.writer(transactional_id=transactional_id, max_block=self._max_block)
         self._ungated: Append = self.writer.append
         if groups is not None and groups.placement == "group":
             self._ungated = self._by_group(cluster, groups)
@@ -335,18 +344,44 @@ class Producer(Bound, Generic[V]):
     async def send_async(self, message: Message[V]) -> Receipt:
         """Like `send`, for asyncio.
 
-        It waits for room in a queue with limits without blocking the event loop. If it is cancelled meanwhile, the
-        message is not sent.
+        It waits for room, in the local buffer or in a queue with limits, without blocking the event loop. If it is
+        cancelled meanwhile, the message is not sent.
         """
-        gate = self._gate
-        return self.send(message) if gate is None else await gate.send_async(partial(self.send, message))
+        return await self._send_async(partial(self.send, message))
 
     async def put_async(
         self, key: Key, value: V, headers: MessageHeaders | None = None, **terms: Unpack[MessageTerms]
     ) -> Receipt:
         """Like `put`, for asyncio; see `send_async`."""
-        put, gate = partial(self.put, key, value, headers, **terms), self._gate
-        return put() if gate is None else await gate.send_async(put)
+        return await self._send_async(partial(self.put, key, value, headers, **terms))
+
+    async def _send_async(self, send: Callable[[], Receipt]) -> Receipt:
+        """Send once the local buffer has room.
+
+        Tasks that wait for that send in the order in which they came.
+        """
+        if self.writer.has_room and not self._lines.has(_BUFFER):
+            try:
+                return await self._send_at_once(send)
+            except TransportError as error:
+                if error.code != _FULL:
+                    raise
+        until = math.inf if self._max_block is None else time.monotonic() + self._max_block
+        async with self._lines.stand_in(_BUFFER):
+            while True:
+                while not self.writer.has_room and time.monotonic() < until:
+                    await asyncio.sleep(_FULL_POLL)
+                try:
+                    return await self._send_at_once(send)
+                except TransportError as error:
+                    if error.code != _FULL or time.monotonic() >= until:
+                        raise
+                await asyncio.sleep(_FULL_POLL)
+
+    async def _send_at_once(self, send: Callable[[], Receipt]) -> Receipt:
+        """Send once the gate admits it. Raises `TransportError` if the local buffer has no room."""
+        attempt, gate = partial(_attempt, send), self._gate
+        return attempt() if gate is None else await gate.send_async(attempt)
 
     def delete(self, key: Key, headers: MessageHeaders | None = None, *, group: str | bytes | None = None) -> Receipt:
         """Delete a key by sending a tombstone. Raises what `send` raises.
@@ -637,6 +672,11 @@ class Producer(Bound, Generic[V]):
         finally:
             self.writer.pop_failures()  # sends withdrawn by the abort are expected failures
         return True
+
+
+def _attempt(send: Callable[[], Receipt]) -> Receipt:
+    with at_once():
+        return send()
 
 
 def _refuse_ended(reason: LVQError, *_: object, **__: object) -> NoReturn:

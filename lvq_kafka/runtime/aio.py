@@ -1,16 +1,16 @@
-"""asyncio helpers: blocking calls in their own threads, and fair shares of the event loop."""
+"""asyncio helpers: blocking calls in threads, lines of tasks, fair shares of the loop."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from contextvars import copy_context
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar, copy_context
 from threading import Lock, Thread
 from typing import Generic, TypeVar
 
-__all__ = ["Share", "in_background", "in_thread"]
+__all__ = ["Lines", "Share", "at_once", "in_background", "in_thread", "may_wait"]
 
 T = TypeVar("T")
 
@@ -45,6 +45,49 @@ class Share:
         """Let other tasks run first."""
         self._until = 0.0
         await asyncio.sleep(0)
+
+
+class Lines:
+    """Lines of tasks, by name. The tasks of an event loop wait for each other only."""
+
+    def __init__(self) -> None:
+        self._locks: dict[tuple[asyncio.AbstractEventLoop, Hashable], tuple[asyncio.Lock, int]] = {}
+
+    def has(self, name: Hashable) -> bool:
+        """Return whether tasks of this event loop stand in a line."""
+        return (asyncio.get_running_loop(), name) in self._locks
+
+    @asynccontextmanager
+    async def stand_in(self, name: Hashable) -> AsyncIterator[None]:
+        """Stand in a line, and enter as the first of it. The next one follows at the end."""
+        line = asyncio.get_running_loop(), name
+        lock, number = self._locks.get(line, (asyncio.Lock(), 0))
+        self._locks[line] = lock, number + 1
+        try:
+            async with lock:  # wakes waiters in the order in which they came
+                yield
+        finally:
+            lock, number = self._locks.pop(line)
+            if number > 1:
+                self._locks[line] = lock, number - 1
+
+
+_at_once: ContextVar[bool] = ContextVar("_at_once", default=False)
+
+
+@contextmanager
+def at_once() -> Iterator[None]:
+    """Make calls fail that would have to wait for room: an event loop makes them."""
+    token = _at_once.set(True)
+    try:
+        yield
+    finally:
+        _at_once.reset(token)
+
+
+def may_wait() -> bool:
+    """Return whether this call may wait for room; see `at_once`."""
+    return not _at_once.get()
 
 
 async def in_thread(

@@ -18,6 +18,7 @@ from lvq_kafka.core.measures.measured import ProducerFacts
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.text.validation import waiting
 from lvq_kafka.errors import Closed, DeliveryFailed, DeliveryUnknown, MessageTooLarge, StateError, TransportError
+from lvq_kafka.runtime.aio import may_wait
 from lvq_kafka.runtime.overriding import override
 from lvq_kafka.testing.memory_member import MemoryMember
 from lvq_kafka.testing.memory_partition import TransactionState
@@ -250,9 +251,16 @@ class MemoryWriter(LogWriter):
             _resolve(append.receipt, self._unanswered(append))
         return undecided
 
+    @property
+    @override
+    def has_room(self) -> bool:
+        return self._state.connected or len(self._waiting) < BUFFER_LIMIT
+
     def _await_room(self) -> None:
         deadline = float("inf") if self._max_block is None else time.monotonic() + self._max_block
-        while not self._state.connected and len(self._waiting) >= BUFFER_LIMIT:
+        while not self.has_room:
+            if not may_wait():
+                raise TransportError("The local buffer is full.", code="_QUEUE_FULL", retriable=True)
             if not self._state.wait(deadline):
                 raise TransportError(
                     f"The local buffer has been full for {self._max_block:g} s.", code="_QUEUE_FULL", retriable=True
