@@ -89,22 +89,32 @@ class _RecordLookup:
     def first(self, places: Mapping[int, LogEnd]) -> dict[int, LogEnd | None]:
         """Return offset and epoch of the first record at or after each place; None without one.
 
+        A new client may ask a broker first that is gone, report that none answers, and then ask the others.
+
         Raises:
             DataLoss: a log was cut below a place that names an epoch.
+            TransportError: the cluster refuses, or has not answered in time.
         """
         self._consumer.assign([TopicPartition(self._topic, p, at, leader_epoch=of) for p, (at, of) in places.items()])
         seen: dict[int, LogEnd | None] = {}
+        trouble: TransportError | None = None
         while len(seen) < len(places):
             left = self._deadline - time.monotonic()
             if left <= 0:
-                raise TransportError(
+                raise trouble or TransportError(
                     f"Cannot tell whether topic {self._topic!r} was truncated: no answer about partitions "
                     f"{sorted(places.keys() - seen.keys())}.",
                     code="_TIMED_OUT",
                     retriable=True,
                     hint="Check that the leaders of these partitions can be reached, or allow more time.",
                 )
-            fetch = self._pump.poll(min(left, _TURN))
+            try:
+                fetch = self._pump.poll(min(left, _TURN))
+            except TransportError as error:
+                if not error.retriable:
+                    raise
+                trouble = error
+                continue
             for message in fetch.batch.entries():
                 epoch = message.leader_epoch()
                 seen.setdefault(message.partition(), LogEnd(message.offset(), -1 if epoch is None else epoch))
