@@ -39,9 +39,16 @@ GROWTH = 150 << 20  # bytes that an outage may add to the processes in it
 
 
 @pytest.fixture(scope="module")
-def nodes() -> Iterator[ThreeNodes]:
+def cluster() -> Iterator[ThreeNodes]:
     with three_nodes() as nodes:
         yield nodes
+
+
+@pytest.fixture
+def nodes(cluster: ThreeNodes) -> Iterator[ThreeNodes]:
+    """Yield the nodes, which the next test gets all, even if this one fails."""
+    yield cluster
+    cluster.bring_back()
 
 
 Queue = LastValueQueue[str]
@@ -338,6 +345,7 @@ def at_work(nodes: ThreeNodes, declare: Declare, name: str) -> Iterator[tuple[Wo
         commits = CommitHistory(stops.enter_context(pytest.MonkeyPatch.context()))
         work = Work(nodes, declare, name, commits)
         stops.callback(work.stop)
+        stops.callback(nodes.bring_back)  # before that: no worker ends while brokers stand still
         with work.topic.view(metadata_interval=0.5) as view:
             work.goes_on()
             memory = resident()
