@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from threading import Timer
 
-from lvq_kafka.cluster import GroupMember
+from lvq_kafka.cluster import Commit, GroupMember
 from lvq_kafka.consuming.group_monitor import GroupMonitor
 from lvq_kafka.consuming.settlement import Durable
 from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.core.consumer.commits import Answer, Flight
-from lvq_kafka.errors import AuthenticationFailed, TransportError, Unauthorized
+from lvq_kafka.errors import AuthenticationFailed, BrokerUnavailable, TransportError, Unauthorized
 
 __all__ = ["CommitSender"]
 
@@ -21,6 +22,7 @@ _ANSWER = 180.0
 _SHORTER = 8  # attempts with a text that the broker finds too large; each is half as long as the one before
 _AGAIN = 0.1  # seconds until the next commit after a failed one, even if someone waits for it
 _LAST_CHANCE = 1.0  # seconds; how long to retry a temporarily refused commit that no later one repeats
+_LATE = 3.0  # seconds; after that, a commit that is waited for is trouble
 _ANSWER_POLL = 0.005  # seconds between checks for the last answer
 
 
@@ -109,7 +111,7 @@ class CommitSender:
                 return True
             passes = False
             try:
-                self.member.commit(self._shared.offsets(flight))
+                self._commit_now(self._shared.offsets(flight))
             except TransportError as error:
                 answer = self._judge(error)
                 passes = error.retriable and error.code != "UNKNOWN_MEMBER_ID"
@@ -122,6 +124,30 @@ class CommitSender:
             elif answer is not Answer.TOO_LARGE:
                 return answer is Answer.STORED
         return False
+
+    def _commit_now(self, offsets: Mapping[int, Commit]) -> None:
+        """Commit and wait, and report a wait that is long.
+
+        While no broker coordinates the group, the client waits without a limit (150 s seen with librdkafka 2.16.0), and
+        admits no other thread. Once one does, it ends within seconds.
+        """
+        late = Timer(_LATE, self._report_late)
+        late.name, late.daemon = "lvq-kafka-late", True
+        late.start()
+        try:
+            self.member.commit(offsets)
+        finally:
+            late.cancel()
+
+    def _report_late(self) -> None:
+        late = BrokerUnavailable(
+            f"The group has not answered the last commit of partitions that it takes back for {_LATE:g} s, and this "
+            "consumer does nothing else until it does: its coordinator does not answer.",
+            code="_TIMED_OUT",
+            retriable=True,
+            hint="Check the brokers.",
+        )
+        self._shared.report("committing", late)
 
     # ---------------------------------------------------------------- failures
 

@@ -239,3 +239,23 @@ def test_a_message_acked_before_a_partition_went_is_never_seen_again() -> None:
                 accepted = holders.join()
                 consumer.close()
         assert not accepted & everything(world)
+
+
+def test_a_last_commit_that_is_not_answered_is_trouble_while_the_consumer_waits(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client waits without a limit as long as no broker coordinates the group."""
+    monkeypatch.setattr("lvq_kafka.consuming.commit_sender._LATE", 0.02)
+    world, answered = make_world(partitions=2), threading.Event()
+    world.send(("a", "a"), partition=0)
+    world.send(("b", "b"), partition=1)
+    with consuming(world, commit_interval=60) as one:
+        take(one).ack()
+        take(one).ack()
+        LastCommit(world, lambda: answered.wait(20), stored=False)
+        with consuming(world) as two:
+            eventually(lambda: "has not answered the last commit" in one.stats.trouble)
+            answered.set()
+            eventually(lambda: len(one.stats.partitions) == len(two.stats.partitions) == 1)
+            eventually(lambda: not one.stats.trouble)
+    assert caplog.text.count("has not answered the last commit") == 1
