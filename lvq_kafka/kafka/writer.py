@@ -92,13 +92,12 @@ class KafkaWriter(LogWriter, LeftBehind):
         self._limit = message_limit(config.properties)
         self._config = config
         self._gate = threading.Lock()
-        self._most = int(str(config.properties.get("queue.buffering.max.messages", _BUFFERED))) or sys.maxsize
-        self._full_at = (
-            self._most
-        )  # undecided appends; fewer than the most, where the client had no room for their bytes
         self._counts = False
         self._produce: Callable[..., object]
         self._open_client()
+        self._most = int(str(config.properties.get("queue.buffering.max.messages", _BUFFERED))) or sys.maxsize
+        # As many undecided appends leave no room: fewer than the most while the client has none for their bytes.
+        self._full_at = self._most
         self._closed = False
         self._closing = threading.Lock()
         self._cut_short = False
