@@ -138,11 +138,12 @@ class CommitSender:
             self.member.commit(offsets)
         finally:
             late.cancel()
+            late.join()  # what it reports ends with the answer
 
     def _report_late(self) -> None:
         late = BrokerUnavailable(
-            f"The group has not answered the last commit of partitions that it takes back for {_LATE:g} s, and this "
-            "consumer does nothing else until it does: its coordinator does not answer.",
+            f"The group has not answered a commit for {_LATE:g} s, and this consumer does nothing else until it does: "
+            "its coordinator does not answer.",
             code="_TIMED_OUT",
             retriable=True,
             hint="Check the brokers.",
