@@ -44,9 +44,9 @@ def small(output: Path, *parts: str) -> tuple[dict[str, Any], str]:
 
 @pytest.mark.timeout(0)
 def test_a_part_of_a_small_benchmark_runs_to_the_end(tmp_path: Path) -> None:
-    results, printed = small(tmp_path / "results.json", "bootstrap", "consume")
+    results, printed = small(tmp_path / "results.json", "bootstrap")
     assert {result["contestant"] for result in results["bootstrap"]} == set(CONTESTANTS) - {JVM}
-    assert {(result["contestant"], result["mode"]) for result in results["consume"]} == set(product(KAFKA, MODES))
+    assert results["targets"]
     assert all(target["what"] in printed for target in results["targets"])
 
 
