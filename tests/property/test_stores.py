@@ -108,12 +108,12 @@ class OnDisk:
 
     def open(self) -> None:
         self.file = open_file(self._path, (1 << 24,))
+        self.file.reserve(1 << 16)  # before any write
         self.fold = self._compose(StoredTables(self.file, IndexRules()))
         if (note := self.file.noted("fold")) is not None:
             self.fold.recall(note)
 
     def commit(self) -> None:
-        self.file.reserve(1 << 16)
         self.file.note("fold", self.fold.note())
         self.file.commit()
 
