@@ -5,11 +5,12 @@ A change of any of them is a new `FORMAT`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from operator import itemgetter
+from itertools import repeat
+from operator import is_, itemgetter
 from struct import Struct
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 from lvq_kafka.core.latest.columns import IMPLIED, Columns
 from lvq_kafka.core.latest.conditions import UNSELECTED
@@ -35,6 +36,7 @@ __all__ = [
     "key_of",
     "pack_aside",
     "pack_key",
+    "pack_keys",
     "pack_place",
     "pack_records",
     "pack_rivals",
@@ -105,6 +107,13 @@ def pack_key(key: bytes) -> bytes:
     Keys of at most 462 bytes sort as they do; longer ones that begin alike are in any order.
     """
     return _BEGIN + key if len(key) <= STEM else b"".join((_BEGIN, key[:STEM], sha256(key).digest()))
+
+
+def pack_keys(keys: Collection[bytes]) -> list[bytes]:
+    """Return what `pack_key` returns, for each key."""
+    if max(map(len, keys), default=0) <= STEM:  # almost always, and then without a call for each
+        return list(map(_BEGIN.__add__, keys))
+    return list(map(pack_key, keys))
 
 
 def is_long(key: bytes | memoryview) -> bool:
@@ -236,18 +245,29 @@ def pack_records(
         places: the `Head.place` of each.
         key_header: the key header of the queue.
     """
-    items, pack = [], HEAD.pack
-    for name, offset, timestamp, key, value, headers, expiry, due, place in zip(
-        packed, *columns, expiries, queued, places
-    ):
+    offsets, timestamps, keys, values, headers = columns
+    kind = _common_kind(headers)
+    if kind is not None and max(map(len, packed), default=0) <= STEM + 1:  # no Python runs for each of them
+        heads = map(HEAD.pack, repeat(kind), repeat(partition), offsets, timestamps, expiries, queued, places)
+        return list(zip(packed, map(bytes.__add__, heads, cast("Sequence[bytes]", values))))
+    items = []
+    rest = zip(offsets, timestamps, expiries, queued, places)
+    for name, key, value, own, fields in zip(packed, keys, values, headers, rest):
         assert value is not None
-        kind = _kind(key, headers, key_header) if headers else _NO_HEADERS
+        kind = _kind(key, own, key_header)
         if kind != _OWN_HEADERS and len(name) <= STEM + 1:
-            data = pack(kind, partition, offset, timestamp, expiry, due, place) + value
+            data = HEAD.pack(kind, partition, *fields) + value
         else:
-            data = _pack_long(name, key, value, headers, (kind, partition, offset, timestamp, expiry, due, place))
+            data = _pack_long(name, key, value, own, (kind, partition, *fields))
         items.append((name, data))
     return items
+
+
+def _common_kind(headers: Sequence[RawHeaders]) -> int | None:
+    """Return the kind of all these headers, where it takes no look into them."""
+    if not any(headers):
+        return _NO_HEADERS
+    return _KEY_HEADER if all(map(is_, headers, repeat(IMPLIED))) else None
 
 
 def _pack_long(name: bytes, key: bytes, value: bytes, headers: RawHeaders, head: tuple[int, ...]) -> bytes:

@@ -24,11 +24,15 @@ import pytest
 
 from lvq_kafka import TEXT, Deleted, Entry, LastValueQueue, Ttl, attach
 from lvq_kafka.core.latest import composed_fold
+from lvq_kafka.core.latest.columns import Columns
+from lvq_kafka.core.latest.index_rules import IndexRule, IndexRules
 from lvq_kafka.core.log.keys import home_partition
+from lvq_kafka.core.timing.expiry_times import ExpiryTimes
 from lvq_kafka.errors import BoundToProcess, ConfigError, MissingExtra, StoreFailed, StoreFull, StoreInUse
 from lvq_kafka.reading import reader_thread, store_keeper
 from lvq_kafka.storing import places, store_directory, store_manifest, value_file
 from lvq_kafka.storing.store_directory import StoreDirectory
+from lvq_kafka.storing.stored_tables import StoredTables
 from tests.unit.prices import DAY, Prices, held_back, recreate
 from tests.unit.test_forking import in_child
 from tests.waiting import eventually
@@ -732,3 +736,36 @@ def test_r41_a_file_stays_open_for_a_reader_in_the_process_of_its_writer(cluster
     with cluster.queue().view(store=place):
         eventually(lambda: dict(reader) == {"a": "1", "b": "2"})
     reader.close()
+
+
+# ---------------------------------------------------------------- a first read
+
+
+@pytest.mark.parametrize("ttl", [None, Ttl(default=60.0)], ids=["plain", "with TTL"])
+def test_r40_records_of_new_keys_are_written_all_or_not_at_all(tmp_path: Path, ttl: Ttl | None) -> None:
+    """A first read writes them without a look, until the first key comes again."""
+    file, rules = value_file.open_file(tmp_path / "values"), IndexRules()
+    rules.add(IndexRule("key", None, {"header": "key"}, lambda record: record.key))
+    tables = StoredTables(file, rules)
+    table = tables.table(1, None) if ttl is None else tables.expiring(1, None, ExpiryTimes(ttl))
+
+    def columns(first: int, *keys: bytes) -> Columns:
+        count = len(keys)
+        return [*range(first, first + count)], [1000] * count, list(keys), [b"v"] * count, [()] * count
+
+    def content() -> dict[bytes, list[tuple[bytes, bytes]]]:
+        found = {name: file.txn.cursor(db) for name, db in file.tables.items()}
+        return {name: [(bytes(key), bytes(data)) for key, data in cursor] for name, cursor in found.items()}
+
+    while tables.indexes.advance(table):
+        pass
+    assert table.append_new(0, columns(0, b"a", b"c"))
+    before = content()
+    assert len(before[value_file.PLACES]) == 2
+    assert len(before[value_file.EXPIRIES]) == (0 if ttl is None else 2)
+    assert not table.append_new(0, columns(2, b"b", b"c", b"d", b"x" * 1000))
+    assert not table.append_new(0, columns(2, b"b", b"b"))
+    assert content() == before
+    assert table.append_new(0, columns(2, b"b", b"d", b"x" * 1000))
+    assert list(table.keys()) == [b"a", b"c", b"b", b"d", b"x" * 1000]
+    file.close()
