@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +15,7 @@ from tests.clock import Clock
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock(0.0)
-    monkeypatch.setattr(ages.time, "monotonic", clock)
+    monkeypatch.setattr(ages, "time", SimpleNamespace(monotonic=clock))
     return clock
 
 

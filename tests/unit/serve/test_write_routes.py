@@ -6,6 +6,7 @@ import asyncio
 import logging
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
@@ -431,7 +432,7 @@ class TestRepetitions:
 
     async def test_r52_a_write_is_forgotten_after_ten_minutes(self, monkeypatch: pytest.MonkeyPatch) -> None:
         clock = Clock()
-        monkeypatch.setattr(writes_under_way.time, "monotonic", lambda: clock.now)
+        monkeypatch.setattr(writes_under_way, "time", SimpleNamespace(monotonic=clock))
         place = writes_under_way.WritesUnderWay()
 
         async def write() -> Any:
