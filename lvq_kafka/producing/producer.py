@@ -158,7 +158,7 @@ class Producer(Bound, Generic[V]):
     In asyncio code, ``await producer.send(...)`` returns the position. Leaving ``async with queue.producer()`` flushes
     without blocking the event loop, as `flush_async` does. A send only ever waits for room in the local buffer, which
     ``max_block`` limits; and, on a queue with the policy ``"reject"`` or ``"block"``, for news of the queue and for
-    room in it (R12). There, use `send_async` and `put_async`.
+    room in it (R12). Use `send_async`, `put_async` and `delete_async`, which wait without blocking the event loop.
 
     A queue's limits bind the producers that `LastValueQueue.producer` returns. This constructor knows of none. If
     messages are placed by group, the cluster is asked for the topic's partitions, now and every 30 s of sending.
@@ -401,6 +401,12 @@ class Producer(Bound, Generic[V]):
         if headers:
             self._terms.translate(pairs)
         return self._append(self.topic, name, None, pairs)
+
+    async def delete_async(
+        self, key: Key, headers: MessageHeaders | None = None, *, group: str | bytes | None = None
+    ) -> Receipt:
+        """Like `delete`, for asyncio; see `send_async`."""
+        return await self._send_async(partial(self.delete, key, headers, group=group))
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until every message is decided.

@@ -95,8 +95,8 @@ class QueueWriter:
 
     async def _send(self, producer: Producer[bytes], key: bytes, value: bytes | None, request: WriteRequest) -> Receipt:
         headers = request.headers or None
-        if value is None:  # on a queue with limits, it may have to ask how full that is
-            return await in_thread(partial(producer.delete, key, headers, group=request.terms.get("group")))
+        if value is None:
+            return await producer.delete_async(key, headers, group=request.terms.get("group"))
         return await producer.put_async(key, value, headers, **request.terms_at(self._queue.cluster.now()))
 
     async def _check(self, value: bytes, request: WriteRequest) -> None:

@@ -456,6 +456,35 @@ def sending(name: str) -> Play:
     return play
 
 
+class FullUntilFed:
+    """A writer that has no room for another record at first."""
+
+    def __init__(self, writer: Any) -> None:
+        self._writer = writer
+        self.has_room = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._writer, name)
+
+
+async def play_delete_async(scene: Scene) -> Case:
+    """Delete a key while the local buffer is full until it is fed."""
+    producer = scene.stack.enter_context(scene.values.producer())
+    producer.put("kept", "1")
+    full: Any = FullUntilFed(producer.writer)
+    producer.writer = full
+    scene.feed = lambda: setattr(full, "has_room", True)  # type: ignore[method-assign]
+
+    async def check(got: list[Any]) -> None:
+        full.has_room = True
+        await (await asyncio.wait_for(producer.delete_async("other"), 20))
+        with scene.values.view() as view:
+            assert "other" not in view
+            assert view["kept"] == "1"
+
+    return Case(lambda: producer.delete_async("other"), check)
+
+
 def producer_ending(name: str) -> Play:
     async def play(scene: Scene) -> Case:
         producer = scene.values.producer()
@@ -542,6 +571,7 @@ PLAYS: dict[str, list[Play]] = {
     "LastValueQueue.receiver_async": [opening(lambda s: s.queue.receiver_async)],
     **{f"LastValueQueue.{name}": [queue_ending(name)] for name in ("__aenter__", "__aexit__", "aclose")},
     **{f"Producer.{name}": [sending(name)] for name in ("put_async", "send_async")},
+    "Producer.delete_async": [play_delete_async],
     **{f"Producer.{name}": [producer_ending(name)] for name in ("__aenter__", "__aexit__", "aclose", "flush_async")},
     "View.open_async": [reader_opening("view", "open_async")],
     "View.__aenter__": [reader_opening("view", "__aenter__")],

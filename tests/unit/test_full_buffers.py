@@ -46,6 +46,7 @@ def test_g14_tasks_that_wait_for_room_send_in_order_and_the_event_loop_goes_on(
             await fill(producer)
             sends = [asyncio.create_task(producer.put_async("b", f"{number}")) for number in range(10)]
             sends.append(asyncio.create_task(producer.send_async(Message("10", headers={"k": "b"}))))
+            sends.append(asyncio.create_task(producer.delete_async("b")))
             await turns()
             assert not any(send.done() for send in sends)
             memory_cluster.reconnect()
@@ -54,7 +55,7 @@ def test_g14_tasks_that_wait_for_room_send_in_order_and_the_event_loop_goes_on(
 
     asyncio.run(main())
     written = [record.value for record in memory_cluster.records("q") if record.key == b"b"]
-    assert written == [b"%d" % number for number in range(11)]
+    assert written == [*(b"%d" % number for number in range(11)), None]
 
 
 def test_g14_a_task_that_is_cancelled_while_it_waits_for_room_sends_nothing(

@@ -618,7 +618,7 @@ def test_a_queue_takes_the_options_that_are_documented(method: object) -> None:
     assert ProducerOptions.__annotations__.keys() <= inspect.signature(Producer).parameters.keys()
 
 
-@pytest.mark.parametrize(("twin", "method"), [("put_async", "put"), ("send_async", "send")])
+@pytest.mark.parametrize(("twin", "method"), [("put_async", "put"), ("send_async", "send"), ("delete_async", "delete")])
 def test_an_async_twin_takes_what_its_method_takes(twin: str, method: str) -> None:
     taken = [inspect.signature(getattr(Producer, name)).parameters for name in (twin, method)]
     assert taken[0] == taken[1]
