@@ -59,7 +59,9 @@ def test_r52_a_write_while_the_broker_is_gone_has_an_unknown_outcome_and_is_done
 ) -> None:
     with serving(private_broker.bootstrap_servers, "prices", "--writable") as (client, _):
         ready(client)
-        assert write(client, "IBM", "118.50").status == 204
+        first = write(client, "IBM", "118.50")
+        assert first.status == 204
+        assert client.get(f"{client.place}/values/IBM?at-least={first.headers['lvq-position']}").status == 200
         private_broker.kill()
         with ThreadPoolExecutor(3) as clients:
             named = [clients.submit(write, client, "IBM", "119.00", idempotency_key="a") for _ in range(2)]
