@@ -133,12 +133,14 @@ class CommitSender:
         """
         late = Timer(_LATE, self._report_late)
         late.name, late.daemon = "lvq-kafka-late", True
-        late.start()
+        with suppress(RuntimeError):  # when the process exits, no thread can be started any more
+            late.start()
         try:
             self.member.commit(offsets)
         finally:
             late.cancel()
-            late.join()  # what it reports ends with the answer
+            if late.ident is not None:
+                late.join()  # what it reports ends with the answer
 
     def _report_late(self) -> None:
         late = BrokerUnavailable(

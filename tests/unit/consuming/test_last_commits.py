@@ -259,3 +259,19 @@ def test_a_last_commit_that_is_not_answered_is_trouble_while_the_consumer_waits(
             eventually(lambda: len(one.stats.partitions) == len(two.stats.partitions) == 1)
             eventually(lambda: not one.stats.trouble)
     assert caplog.text.count("has not answered a commit") == 1
+
+
+def test_a_last_commit_is_stored_when_no_thread_can_be_started_any_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the process exits, from Python 3.12 on."""
+
+    def refuse(_: threading.Timer) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    world.send(("a", "a"))
+    with consuming(world, commit_interval=60) as consumer:
+        take(consumer).ack()
+        monkeypatch.setattr("lvq_kafka.consuming.commit_sender.Timer.start", refuse)
+        consumer.close()
+    assert world.committed_offsets() == {0: 1}
