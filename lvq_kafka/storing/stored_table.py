@@ -295,17 +295,14 @@ class StoredTable(Bound):
         first = self._file.next_numbers(len(packed))
         places = range(first, first + len(packed))
         items = pack_records(partition, packed, columns, expiries, expiries, places, self.key_header)
-        items.sort()  # what is written in order is written faster
-        _, added = txn.cursor(self._records).putmulti(items, overwrite=False)
-        if added < len(items):
+        if self._put_sorted(txn, items, overwrite=False) < len(items):
             for name in packed:
                 data = txn.get(name, None, self._records)
                 if data is not None and head_of(data).place >= first:
                     txn.delete(name, db=self._records)
             return False
         self._queue(txn, packed, [None] * len(packed), expiries)
-        if self._indexes:
-            self._indexes.enter(txn, list(zip(packed, self._records_of(partition, columns))))
+        self._enter_indexes(txn, partition, columns, packed)
         return True
 
     def put(self, partition: int, columns: Columns, met: list[Head | None]) -> int:
@@ -363,9 +360,16 @@ class StoredTable(Bound):
         queued = self._queue(txn, packed, slots, expiries)
         numbers = count(self._file.next_numbers(slots.count(None)))
         places = [next(numbers) if slot is None else slot.place for slot in slots]
-        items = pack_records(partition, packed, columns, expiries, queued, places, self.key_header)
+        self._put_sorted(txn, pack_records(partition, packed, columns, expiries, queued, places, self.key_header))
+        self._enter_indexes(txn, partition, columns, packed)
+
+    def _put_sorted(self, txn: Txn, items: list[tuple[bytes, bytes]], *, overwrite: bool = True) -> int:
+        """Put packed records, and return how many keys were new."""
         items.sort()  # what is written in order is written faster
-        txn.cursor(self._records).putmulti(items)
+        _, added = txn.cursor(self._records).putmulti(items, overwrite=overwrite)
+        return added
+
+    def _enter_indexes(self, txn: Txn, partition: int, columns: Columns, packed: Sequence[bytes]) -> None:
         if self._indexes:
             self._indexes.enter(txn, list(zip(packed, self._records_of(partition, columns))))
 
