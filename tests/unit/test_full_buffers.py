@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -26,9 +27,18 @@ def queue(memory_cluster: MemoryCluster, request: pytest.FixtureRequest) -> Queu
     return LastValueQueue.declare("q", key_header="k", value=TEXT, limits=request.param, cluster=memory_cluster)
 
 
-async def fill(producer: Producer[str]) -> None:
+@pytest.fixture
+def unlimited(memory_cluster: MemoryCluster) -> Queue:
+    return LastValueQueue.declare("q", key_header="k", value=TEXT, cluster=memory_cluster)
+
+
+async def full_producer(queue: Queue, cluster: MemoryCluster, **options: Any) -> Producer[str]:
+    """Open a producer, and fill its local buffer in an outage."""
+    producer = await queue.producer_async(**options)
+    cluster.disconnect()
     for number in range(ROOM):
         await producer.put_async(f"{number}", "1")
+    return producer
 
 
 async def turns(number: int = 20) -> None:
@@ -41,9 +51,7 @@ def test_g14_tasks_that_wait_for_room_send_in_order_and_the_event_loop_goes_on(
     queue: Queue, memory_cluster: MemoryCluster
 ) -> None:
     async def main() -> None:
-        async with await queue.producer_async() as producer:
-            memory_cluster.disconnect()
-            await fill(producer)
+        async with await full_producer(queue, memory_cluster) as producer:
             sends = [asyncio.create_task(producer.put_async("b", f"{number}")) for number in range(10)]
             sends.append(asyncio.create_task(producer.send_async(Message("10", headers={"k": "b"}))))
             sends.append(asyncio.create_task(producer.delete_async("b")))
@@ -62,9 +70,7 @@ def test_g14_a_task_that_is_cancelled_while_it_waits_for_room_sends_nothing(
     queue: Queue, memory_cluster: MemoryCluster
 ) -> None:
     async def main() -> None:
-        async with await queue.producer_async() as producer:
-            memory_cluster.disconnect()
-            await fill(producer)
+        async with await full_producer(queue, memory_cluster) as producer:
             cancelled, other = (asyncio.create_task(producer.put_async(key, "1")) for key in ("b", "c"))
             await turns()
             cancelled.cancel()
@@ -77,13 +83,9 @@ def test_g14_a_task_that_is_cancelled_while_it_waits_for_room_sends_nothing(
     assert [record.key for record in memory_cluster.records("q")] == [b"0", b"1", b"2", b"c"]
 
 
-def test_g14_the_wait_of_a_task_for_room_can_be_limited(memory_cluster: MemoryCluster) -> None:
-    queue: Queue = LastValueQueue.declare("q", key_header="k", value=TEXT, cluster=memory_cluster)
-
+def test_g14_the_wait_of_a_task_for_room_can_be_limited(unlimited: Queue, memory_cluster: MemoryCluster) -> None:
     async def main() -> None:
-        async with await queue.producer_async(max_block=0.05) as producer:
-            memory_cluster.disconnect()
-            await fill(producer)
+        async with await full_producer(unlimited, memory_cluster, max_block=0.05) as producer:
             with pytest.raises(TransportError, match="The local buffer is full") as caught:
                 await producer.put_async("b", "1")
             assert caught.value.code == "_QUEUE_FULL"
@@ -94,13 +96,11 @@ def test_g14_the_wait_of_a_task_for_room_can_be_limited(memory_cluster: MemoryCl
     assert memory_cluster.records("q")[-1].value == b"2"
 
 
-def test_g14_a_task_that_waits_for_room_hears_that_its_producer_is_closed(memory_cluster: MemoryCluster) -> None:
-    queue: Queue = LastValueQueue.declare("q", key_header="k", value=TEXT, cluster=memory_cluster)
-
+def test_g14_a_task_that_waits_for_room_hears_that_its_producer_is_closed(
+    unlimited: Queue, memory_cluster: MemoryCluster
+) -> None:
     async def main() -> None:
-        producer = await queue.producer_async()
-        memory_cluster.disconnect()
-        await fill(producer)
+        producer = await full_producer(unlimited, memory_cluster)
         send = asyncio.create_task(producer.put_async("b", "1"))
         await turns()
         with pytest.raises(OutcomeUnknown):
